@@ -1,7 +1,7 @@
 //! A raw stream on a device in memory, whose clock is set by the test.
 #![allow(unsafe_code, reason = "drivers' handles")]
 
-#[path = "../../hal-stream/tests/mock/mod.rs"]
+#[path = "../../hal-stream/tests/mocked/mock.rs"]
 #[allow(dead_code, reason = "it has more than this test needs")]
 mod mock;
 

@@ -1,0 +1,263 @@
+//! Where gates are put, and when they are closed.
+
+use super::*;
+
+/// Which commands have a gate in front of them.
+fn gated(device: &StreamDevice<Mock>) -> Vec<bool> {
+    let puts = puts(device);
+    let mut gate = false;
+    let mut answer = Vec::new();
+    for put in puts {
+        match put {
+            Put::Wait(_) => gate = true,
+            Put::Run(_) => answer.push(std::mem::take(&mut gate)),
+            Put::Event => {}
+        }
+    }
+    answer
+}
+
+#[test]
+fn they_are_a_spacing_apart() {
+    let mut device = device(Nature::default());
+    let mut queue = open(&mut device, 200 * US);
+    for n in 0..7 {
+        let told = command(70 * US).expected_ns(70 * US);
+        queue.submit.launch(CmdId(n), &told, true).expect("a launch");
+    }
+    // Three take 210 µs, which is nearer to 200 than two.
+    assert_eq!(gated(&device), [false, false, false, true, false, false, true]);
+}
+
+#[test]
+fn a_spacing_of_nothing_is_a_gate_for_all_but_the_first() {
+    let mut device = device(Nature::default());
+    let mut queue = open(&mut device, 0);
+    for n in 0..4 {
+        let told = command(US).expected_ns(US);
+        queue.submit.launch(CmdId(n), &told, true).expect("a launch");
+    }
+    assert_eq!(gated(&device), [false, true, true, true]);
+    device.api().pass(1_000 * US);
+    assert!(poll(&mut queue).is_some());
+    queue.submit.launch(CmdId(4), &command(US), true).expect("a launch");
+    assert_eq!(gated(&device).last(), Some(&false), "the queue was idle");
+}
+
+#[test]
+fn unknown_commands_have_one_until_they_are_measured() {
+    let mut device = device(Nature::default());
+    let mut queue = open(&mut device, 200 * US);
+    launch(&mut queue, 0, 3, 10 * US);
+    device.api().pass(1_000 * US);
+    assert!(poll(&mut queue).is_some());
+    launch(&mut queue, 3, 3, 10 * US);
+    assert_eq!(gated(&device), [false, true, true, false, false, false]);
+}
+
+#[test]
+fn a_change_of_the_spacing_is_for_the_next_launch() {
+    let mut device = device(Nature::default());
+    let spacing = Spacing::of_ns(0);
+    let config = StreamConfig::default().spacing(spacing.clone());
+    let mut queue = device.open(QueueId::new(0, 0), config).expect("a queue");
+    for n in 0..4 {
+        let told = command(US).expected_ns(US);
+        queue.submit.launch(CmdId(n), &told, true).expect("a launch");
+        spacing.set_ns(if n == 1 { 1_000 * US } else { spacing.ns() });
+    }
+    assert_eq!(gated(&device), [false, true, false, false]);
+}
+
+#[test]
+fn a_held_queue_has_one_in_front_of_every_command_and_runs_none() {
+    let mut device = device(Nature::default());
+    let mut queue = open(&mut device, 200 * US);
+    queue.preempt.step(Step::Deactivate).expect("a step");
+    launch(&mut queue, 0, 2, US);
+    assert_eq!(gated(&device), [true, true]);
+    device.api().pass(10_000 * US);
+    assert_eq!(poll(&mut queue), None);
+    queue.preempt.step(Step::Reactivate).expect("a step");
+    device.api().pass(10 * US);
+    assert_eq!(poll(&mut queue).map(|(upto, _)| upto), Some(2));
+}
+
+/// The pages of a process, as its scheduler has them as well.
+#[derive(Debug)]
+struct Pages(Arc<SharedPage>);
+
+impl PageSource for Pages {
+    fn page(&self) -> io::Result<Arc<SharedPage>> {
+        Ok(Arc::clone(&self.0))
+    }
+}
+
+/// A device that the scheduler of the node holds by a page.
+fn in_unit(nature: Nature) -> (Arc<SharedPage>, StreamDevice<Mock>) {
+    let page = Arc::new(SharedPage::create().expect("a page"));
+    let (source, config) = (Arc::new(Pages(Arc::clone(&page))), with_entries(Some(64)));
+    let device = StreamDevice::in_unit(Mock::new(nature), config, source).expect("a device");
+    let _ = device.level();
+    (page, device)
+}
+
+/// A queue of a page of its own, and the page.
+fn apart(device: &mut StreamDevice<Mock>) -> (Queue, Arc<SharedPage>) {
+    let page = Arc::new(SharedPage::create().expect("a page"));
+    let word = device.gate_word_of(&Pages(Arc::clone(&page))).expect("a word");
+    let config = StreamConfig::default().with_gate(&word);
+    drop(word);
+    (device.open(QueueId::new(0, 0), config).expect("a queue"), page)
+}
+
+#[test]
+fn a_queue_of_a_page_of_its_own_is_held_apart_and_gives_it_back() {
+    let mut device = device(Nature::default());
+    let pages = device.api().registered();
+    let (mut queue, page) = apart(&mut device);
+    assert_eq!(device.api().registered(), pages + 1);
+    assert!(queue.caps.in_unit);
+    let mut other = open(&mut device, 200 * US);
+    page.close_all(Holder::FIRST);
+    launch(&mut queue, 0, 2, US);
+    launch(&mut other, 0, 2, US);
+    device.api().pass(1_000 * US);
+    assert_eq!(poll(&mut queue), None);
+    assert_eq!(poll(&mut other).map(|(upto, _)| upto), Some(2));
+    // A call for the whole device opens it, and it is closed again after that.
+    let mut third = apart(&mut device).0;
+    device.with_gates_open(|| {
+        assert!(!page.is_held_by(1, Holder::FIRST));
+        page.renew_all(Holder::FIRST);
+        assert!(!page.is_held_by(1, Holder::FIRST));
+        device.api().pass(1_000 * US);
+        assert_eq!(poll(&mut queue).map(|(upto, _)| upto), Some(2));
+    });
+    assert!(page.is_held_by(1, Holder::FIRST));
+    launch(&mut queue, 2, 2, US);
+    launch(&mut third, 0, 2, US);
+    device.api().pass(1_000 * US);
+    assert_eq!(poll(&mut queue), None);
+    assert_eq!(poll(&mut third).map(|(upto, _)| upto), Some(2));
+    // Not if the hold has ended meanwhile.
+    device.with_gates_open(|| page.release_all(Holder::FIRST));
+    assert!(!page.is_held_by(1, Holder::FIRST));
+    device.api().pass(1_000 * US);
+    assert_eq!(poll(&mut queue).map(|(upto, _)| upto), Some(4));
+    drop((queue, other, third));
+    assert_eq!(device.api().registered(), pages);
+    assert_eq!(Arc::strong_count(&page), 1);
+}
+
+/// A command each that takes a microsecond, so that no other gate is due.
+#[test]
+fn a_process_that_is_held_has_one_for_each_hold() {
+    let (page, mut device) = in_unit(Nature::default());
+    let mut queue = open(&mut device, 200 * US);
+    let told = |queue: &mut Queue, n| {
+        let told = command(US).expected_ns(US);
+        queue.submit.launch(CmdId(n), &told, true).expect("a launch");
+    };
+    let holder = Holder::FIRST;
+    page.close_all(holder);
+    (0..3).for_each(|n| told(&mut queue, n));
+    // It was open in between, so what was launched first may be running.
+    page.release_all(holder);
+    page.close_all(holder);
+    (3..6).for_each(|n| told(&mut queue, n));
+    assert_eq!(gated(&device), [true, false, false, true, false, false]);
+    page.release_all(holder);
+    device.api().pass(10 * US);
+    assert_eq!(poll(&mut queue).map(|(upto, _)| upto), Some(6));
+    page.close_all(holder);
+    told(&mut queue, 6);
+    assert_eq!(gated(&device).last(), Some(&true));
+}
+
+/// What runs beside what others have launched may take longer, and counts as predicted.
+#[test]
+fn a_process_that_takes_turns_is_not_charged_for_what_others_run() {
+    let (page, mut device) = in_unit(Nature::default());
+    let mut queue = open(&mut device, 200 * US);
+    let mut told = |n, ns| {
+        launch(&mut queue, n, 1, ns);
+        device.api().pass(100 * US);
+        poll(&mut queue).map(|(_, busy)| busy)
+    };
+    assert_eq!(told(0, 10 * US), Some(10 * US));
+    assert_eq!(told(1, 20 * US), Some(20 * US));
+    page.close_all(Holder::FIRST);
+    page.release_all(Holder::FIRST);
+    let expected = told(2, 20 * US);
+    assert!(expected < Some(12 * US), "it is not known how long it was held: {expected:?}");
+    assert_eq!(told(3, 20 * US), expected);
+    assert_eq!(told(4, 5 * US), expected, "some take less");
+    thread::sleep(Duration::from_millis(5));
+    assert_eq!(told(5, 20 * US), Some(20 * US));
+}
+
+/// A fence for two commands that take differently long.
+#[test]
+fn kinds_that_are_launched_together_are_known_each() {
+    let (page, mut device) = in_unit(Nature { sees_ends: true, ..Nature::default() });
+    let mut queue = open(&mut device, 100 * US);
+    let mut n = 0;
+    let mut pair = |is_held: bool| {
+        for (kind, ns) in [(1, 2 * US), (2, 1_500 * US)] {
+            let command = command(ns).of_kind(kind);
+            queue.submit.launch(CmdId(n), &command, kind == 2).expect("a launch");
+            n += 1;
+        }
+        if is_held {
+            page.close_all(Holder::FIRST);
+            page.release_all(Holder::FIRST);
+        }
+        device.api().pass(3_000 * US);
+        let mut sum = 0;
+        while let Some((_, busy)) = poll(&mut queue) {
+            sum += busy;
+        }
+        sum
+    };
+    assert_eq!(pair(false), 1_502 * US);
+    for _ in 0..100 {
+        assert_eq!(pair(true), 1_502 * US, "it is not known how long it was held");
+    }
+}
+
+#[test]
+fn all_are_open_while_a_host_call_is_made() {
+    let mut device = device(Nature::default());
+    let mut queue = open(&mut device, 0);
+    queue.preempt.step(Step::Deactivate).expect("a step");
+    launch(&mut queue, 0, 1, US);
+    let mut again = device.clone();
+    let mut late = device.with_gates_open(|| {
+        device.api().pass(10 * US);
+        assert_eq!(poll(&mut queue).map(|(upto, _)| upto), Some(1));
+        // A queue that comes now, and is held, is open as well.
+        let mut late = open(&mut again, 0);
+        late.preempt.step(Step::Deactivate).expect("a step");
+        launch(&mut late, 0, 1, US);
+        device.api().pass(10 * US);
+        assert_eq!(poll(&mut late).map(|(upto, _)| upto), Some(1));
+        late
+    });
+    launch(&mut queue, 1, 1, US);
+    launch(&mut late, 1, 1, US);
+    device.api().pass(10 * US);
+    assert_eq!((poll(&mut queue), poll(&mut late)), (None, None));
+}
+
+/// More than the hardware queue takes, behind a closed gate: the watch lets it go.
+#[test]
+fn a_launch_that_blocks_behind_a_gate_opens_it() {
+    let nature = Nature { ring: Some(6), ..Nature::default() };
+    let mut device = device(nature);
+    let mut queue = open(&mut device, 0);
+    queue.preempt.step(Step::Deactivate).expect("a step");
+    assert_eq!(device.forced_open(), 0);
+    launch(&mut queue, 0, 6, 0);
+    assert!(device.forced_open() > 0);
+}
