@@ -60,9 +60,16 @@ pub(crate) fn says(command: &mut Command) -> Output {
     output
 }
 
+/// What is said where the machine is so busy that a call takes long, and all is let go meanwhile.
+const BUSY: &str = "calls into the driver did not return while queues were held";
+/// Runs of which one has to be without that.
+const TIMES_MAX: usize = 8;
+
 /// Runs it, and checks its last line and that it complains of nothing.
 pub(crate) fn check(command: &mut Command, last: &str) {
-    let output = says(command);
+    let is_calm = |output: &Output| !String::from_utf8_lossy(&output.stderr).contains(BUSY);
+    let output = (0..TIMES_MAX).map(|_| says(command)).find(is_calm);
+    let output = output.unwrap_or_else(|| panic!("{command:?}: too busy {TIMES_MAX} times"));
     assert_eq!(String::from_utf8_lossy(&output.stderr), "", "{command:?}");
     let text = String::from_utf8_lossy(&output.stdout);
     assert_eq!(text.lines().last(), Some(last), "{command:?}");
