@@ -21,6 +21,8 @@ const LIBRARY: [&str; 12] = [
     "xsched-policy-conformance",
     "xsched-sim",
 ];
+/// The package of features, which both commands have, so that they share what they build.
+const FEATURES: &str = "xsched-features";
 /// The package that only Python builds as it is meant to be.
 const PYTHON: &str = "xsched-python";
 /// What `cargo xtask ci` has beyond it.
@@ -59,6 +61,6 @@ pub(crate) fn rest(command: &str) -> Command {
 /// The command that tests the library. With further arguments it runs what is built already.
 pub(crate) fn library() -> Command {
     let mut command = cargo("test --all-features --locked");
-    command.args(LIBRARY.iter().flat_map(|name| ["--package", name]));
+    command.args(LIBRARY.iter().chain([&FEATURES]).flat_map(|name| ["--package", name]));
     command
 }
