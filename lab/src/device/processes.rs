@@ -32,8 +32,8 @@ const END: u32 = 2;
 const LOOK: Duration = Duration::from_micros(20);
 /// A process has so long to open its device, which takes seconds where kernels are compiled first.
 const START: Duration = Duration::from_secs(60);
-/// A process has so long to end by itself.
-const LEAVE: Duration = Duration::from_secs(10);
+/// A process has so long to end by itself, behind what it has submitted.
+const LEAVE: Duration = Duration::from_secs(60);
 
 /// What a background process is to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
