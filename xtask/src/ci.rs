@@ -16,9 +16,9 @@ use crate::{
 };
 
 /// How long CI runs each fuzz target.
-const FUZZ_SECONDS: u32 = 20;
+const FUZZ_SECONDS: u32 = 10;
 /// How long CI stresses the runtime.
-const STRESS_SECONDS: u32 = 40;
+const STRESS_SECONDS: u32 = 20;
 
 /// The main experiment of the simulator.
 const SCENARIO: &str = "sim/scenarios/bert-mi308x.toml";
