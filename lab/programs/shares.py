@@ -11,6 +11,7 @@ that both report.
 """
 
 import argparse
+import contextlib
 import json
 import os
 import pathlib
@@ -52,15 +53,26 @@ def grown(before, after):
     return [ms for ms, _ in both], [round(1000 * ms / count, 1) if count else 0 for ms, count in both]
 
 
-def main(given):
-    rows, kinds, alone_us = [], given.kinds.split(","), []
+@contextlib.contextmanager
+def scheduler(given):
+    """A daemon with the policy `up`, and a folder that is there as long."""
     with tempfile.TemporaryDirectory() as folder:
         os.environ["XSCHED_SOCKET"] = f"{folder}/socket"
         config = pathlib.Path(folder) / "xschedd.toml"
         slice_us = f"timeslice_us = {given.timeslice_us}\n" if given.timeslice_us else ""
         config.write_text(f'[policy]\nname = "up"\n{slice_us}')
         daemon = subprocess.Popen([given.xschedd, "--user", "--config", config])
-        time.sleep(0.5)
+        try:
+            time.sleep(0.5)
+            yield folder
+        finally:
+            daemon.terminate()
+            daemon.wait()
+
+
+def main(given):
+    rows, kinds, alone_us = [], given.kinds.split(","), []
+    with scheduler(given) as folder:
         counters = [pathlib.Path(folder) / f"count{number}" for number in range(2)]
 
         def start(number, share):
@@ -93,8 +105,6 @@ def main(given):
                 print(subprocess.run([given.xsched, "ps"], capture_output=True, text=True).stdout)
             for role in roles:
                 role.end()
-        daemon.terminate()
-        daemon.wait()
     if given.out:
         document = {"alone_per_s": alone, "rows": rows}
         pathlib.Path(given.out).write_text(json.dumps(document, indent=1) + "\n")

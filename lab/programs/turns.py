@@ -30,8 +30,9 @@ import pathlib
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
+
+import shares
 
 HERE = pathlib.Path(__file__).resolve()
 THREADS = 1024
@@ -118,7 +119,8 @@ def role(ptx, wanted_us, seconds, path):
     print(alone_ns, flush=True)
     sys.stdin.readline()
     first = kernels.run(seconds)
-    pathlib.Path(path).write_bytes(bytes(array.array("Q", kernels.stamps[2 * first:2 * kernels.launched])))
+    stamps = kernels.stamps[2 * first:2 * kernels.launched]
+    pathlib.Path(path).write_bytes(array.array("Q", stamps).tobytes())
 
 
 def turns_of(kernels):
@@ -142,7 +144,8 @@ def both_ns(kernels):
 
 def costs(turns, alone_ns):
     """The medians of each program's turns, without the first and the last one."""
-    found = [{name: [] for name in ("turn", "lost", "first", "inner", "last", "gap")} for _ in alone_ns]
+    names = ("turn", "lost", "first", "inner", "last", "gap")
+    found = [{name: [] for name in names} for _ in alone_ns]
     for (who, row), (_, following) in zip(turns[1:-1], turns[2:]):
         more = [end - begin - alone_ns[who] for begin, end in row]
         turn = following[0][0] - row[0][0]
@@ -166,7 +169,8 @@ def measure(given, folder):
     for share, path in zip(given.shares.split(":"), files):
         command = [given.xsched, "run", "--share", share, "--", sys.executable, str(HERE), "--role",
                    given.ptx, str(given.us), str(given.seconds), str(path)]
-        programs.append(subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True))
+        programs.append(subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                         text=True))
         said = programs[-1].stdout.readline()
         if not said:
             raise SystemExit(f"a program did not begin: {programs[-1].wait()}")
@@ -187,18 +191,8 @@ def measure(given, folder):
 
 
 def main(given):
-    with tempfile.TemporaryDirectory() as folder:
-        os.environ["XSCHED_SOCKET"] = f"{folder}/socket"
-        config = pathlib.Path(folder) / "xschedd.toml"
-        slice_us = f"timeslice_us = {given.timeslice_us}\n" if given.timeslice_us else ""
-        config.write_text(f'[policy]\nname = "up"\n{slice_us}')
-        daemon = subprocess.Popen([given.xschedd, "--user", "--config", config])
-        try:
-            time.sleep(0.5)
-            kernels, alone_ns = measure(given, folder)
-        finally:
-            daemon.terminate()
-            daemon.wait()
+    with shares.scheduler(given) as folder:
+        kernels, alone_ns = measure(given, folder)
     work = [sum(1 for one in kernels if one[2] == who) * alone_ns[who] for who in range(2)]
     whole = max(end for _, end, _ in kernels) - min(begin for begin, _, _ in kernels)
     rows = costs(turns_of(kernels), alone_ns)
