@@ -64,3 +64,31 @@ pub(crate) fn library() -> Command {
     command.args(LIBRARY.iter().chain([&FEATURES]).flat_map(|name| ["--package", name]));
     command
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    /// The packages of a command, as lines with their features.
+    fn built(command: &Command) -> BTreeSet<String> {
+        let mut tree = cargo("tree --edges normal,dev,build --prefix none --no-dedupe --format");
+        tree.arg("{p} {f}").args(command.get_args().skip(1));
+        let output = tree.output().expect("cargo");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let text = String::from_utf8(output.stdout).expect("UTF-8");
+        text.lines().map(str::to_owned).collect()
+    }
+
+    /// Otherwise both commands build xsched-core and all that needs it, each for itself.
+    #[test]
+    fn what_both_commands_build_has_the_same_features() {
+        let rest = built(&rest("test"));
+        let names: BTreeSet<_> = rest.iter().filter_map(|line| line.split(' ').next()).collect();
+        let library = built(&library());
+        let is_in_both = |line: &&String| line.split(' ').next().is_some_and(|n| names.contains(n));
+        let apart: Vec<_> = library.difference(&rest).filter(is_in_both).collect();
+        assert!(apart.is_empty(), "not in testkit/features/Cargo.toml: {apart:#?}");
+    }
+}
