@@ -48,7 +48,7 @@ pub fn run(options: &Options) -> Result<()> {
 }
 
 /// The program `mdbook`, built if it is not there.
-fn mdbook() -> Result<PathBuf> {
+pub(crate) fn mdbook() -> Result<PathBuf> {
     tool("mdbook", MDBOOK, &["--debug", "--no-default-features", "--features", "search"])
 }
 

@@ -1,6 +1,7 @@
 //! Everything that CI does, in order, up to the first failure.
 
 use std::fs;
+use std::ops::Range;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -8,6 +9,7 @@ use anyhow::{Context, Result, ensure};
 use clap::Args;
 use toml::Table;
 
+use crate::ahead::Ahead;
 use crate::command::{cargo, run as run_command};
 use crate::package::PUBLISHED;
 use crate::{
@@ -19,6 +21,9 @@ use crate::{
 const FUZZ_SECONDS: u32 = 10;
 /// How long CI stresses the runtime.
 const STRESS_SECONDS: u32 = 20;
+
+/// While these run, what later steps need is built with the time that they leave.
+const LEAVE_TIME: Range<&str> = "test".."main job";
 
 /// The main experiment of the simulator.
 const SCENARIO: &str = "sim/scenarios/bert-mi308x.toml";
@@ -74,10 +79,17 @@ pub struct Options {
 pub fn run(options: &Options) -> Result<()> {
     let first = first_step(options.from.as_deref())?;
     let start = Instant::now();
-    let (mut times, mut closing) = (Vec::new(), Vec::new());
+    let (mut times, mut closing, mut ahead) = (Vec::new(), Vec::new(), None);
     for (number, (name, step)) in (1..).zip(STEPS).skip(first) {
         println!("=== {number}/{} {name}", STEPS.len());
-        let step_start = Instant::now();
+        let mut step_start = Instant::now();
+        if name == LEAVE_TIME.start {
+            ahead = Some(Ahead::start()?);
+        } else if name == LEAVE_TIME.end {
+            ahead.take().map_or(Ok(()), Ahead::finish)?;
+            times.push(("built ahead", step_start.elapsed()));
+            step_start = Instant::now();
+        }
         let result = step(&mut closing);
         times.push((name, step_start.elapsed()));
         if let Err(error) = &result {

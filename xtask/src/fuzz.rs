@@ -66,18 +66,28 @@ pub struct Options {
 /// # Errors
 /// If there is no nightly toolchain, something cannot be built, or a target finds something.
 pub fn run(options: &Options) -> Result<()> {
-    need_nightly()?;
-    let path = path_with_cargo_fuzz()?;
-    let target = target_dir().join("fuzz");
-    let mut build = cargo(BUILD);
-    build.env("PATH", path).arg("--fuzz-dir").arg(root().join("fuzz"));
-    run_command(build.arg("--target-dir").arg(&target))?;
+    build()?;
+    let target = target();
     if let (Some(name), Some(file)) = (&options.target, &options.replay) {
         return replay(&target, name, file);
     }
     let wanted = |name: &&str| options.target.as_deref().is_none_or(|wanted| wanted == *name);
     let names: Vec<_> = TARGETS.into_iter().filter(wanted).collect();
     names.chunks(AT_A_TIME).try_for_each(|names| run_together(&target, names, options.seconds))
+}
+
+/// Builds the targets.
+pub(crate) fn build() -> Result<()> {
+    need_nightly()?;
+    let path = path_with_cargo_fuzz()?;
+    let mut build = cargo(BUILD);
+    build.env("PATH", path).arg("--fuzz-dir").arg(root().join("fuzz"));
+    run_command(build.arg("--target-dir").arg(target()))
+}
+
+/// Where targets are built, and where they put what they find on the way.
+fn target() -> PathBuf {
+    target_dir().join("fuzz")
 }
 
 /// Runs some targets at the same time.

@@ -18,10 +18,12 @@
 //! | [`python`] | installs the package for Python and tests it |
 //! | [`book`] | writes the generated parts of the book, builds it, checks its links |
 //! | [`ci`] | everything that CI does, in order |
+//! | [`ahead`] | builds for later steps of CI, while its tests wait |
 #![forbid(unsafe_code)]
 
 use std::path::PathBuf;
 
+pub mod ahead;
 mod apt;
 pub mod book;
 pub mod capi;

@@ -4,6 +4,7 @@
 //! they are built in a target folder of their own. `docs/src/reference/models.md` lists them.
 
 use std::path::PathBuf;
+use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 use clap::Args;
@@ -38,11 +39,9 @@ pub struct Options {
 /// # Errors
 /// If a model finds something.
 pub fn run(options: &Options) -> Result<()> {
-    let mut command = cargo("test --lib --locked --profile");
-    command.arg(PROFILE).args(packages()).arg("--target-dir").arg(target());
+    let mut command = tests();
     let only = format!("models::{}", options.only.as_deref().unwrap_or_default());
     command.args(["--", "--nocapture", "--test-threads", THREADS, &only]);
-    command.env("RUSTFLAGS", RUSTFLAGS).env_remove("XSCHED_MUTANT");
     if options.long {
         command.env("XSCHED_LOOM_LONG", "1");
     }
@@ -51,6 +50,14 @@ pub fn run(options: &Options) -> Result<()> {
     ensure!(passed > 0, "NO MODEL RAN; see `cargo xtask loom --help` for how to choose some");
     println!("loom: {passed} models passed");
     Ok(())
+}
+
+/// A command of cargo for the models.
+pub(crate) fn tests() -> Command {
+    let mut command = cargo("test --lib --locked --profile");
+    command.arg(PROFILE).args(packages()).arg("--target-dir").arg(target());
+    command.env("RUSTFLAGS", RUSTFLAGS).env_remove("XSCHED_MUTANT");
+    command
 }
 
 /// The arguments that name the packages.

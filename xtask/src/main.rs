@@ -5,8 +5,8 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 use xsched_xtask::capi::{check, headers, install};
 use xsched_xtask::{
-    book, ci, deb, fuzz, hip, kfd_vm, lab, loom, mutants, package, proof, python, rocm, stress,
-    test, tidy,
+    ahead, book, ci, deb, fuzz, hip, kfd_vm, lab, loom, mutants, package, proof, python, rocm,
+    stress, test, tidy,
 };
 
 /// Repository chores.
@@ -60,6 +60,9 @@ enum Chore {
     Python(python::Options),
     /// Write the generated parts of the book, build it, and check its links.
     Book(book::Options),
+    /// Build what later steps of CI need. CI starts it itself.
+    #[command(hide = true)]
+    Ahead,
     /// Do everything that CI does, up to the first failure.
     Ci(ci::Options),
 }
@@ -84,6 +87,10 @@ fn main() -> ExitCode {
         Chore::Lab => lab::run(),
         Chore::Python(options) => python::run(&options),
         Chore::Book(options) => book::run(&options),
+        Chore::Ahead => {
+            ahead::run();
+            Ok(())
+        }
         Chore::Ci(options) => ci::run(&options),
     };
     match result {

@@ -67,11 +67,7 @@ pub fn run(options: &Options) -> Result<()> {
 
 /// Tries the mutants of the workspace at `root`, with the copy and its build below `work`.
 fn run_on(root: &Path, work: &Path, options: &Options) -> Result<String> {
-    let crates = list::read(root)?;
-    let (tree, target) = (work.join("tree"), work.join("build"));
-    share_dependencies(&tree, &target)?;
-    copy::mirror(root, &tree, &list::replaced(root, &crates)?)?;
-    let programs = build(&tree, &target, &crates)?;
+    let (crates, programs) = built(root, work)?;
     let trials = trials(&crates, &programs, options)?;
     ensure!(!trials.is_empty(), "no mutant or test has such a name");
     let start = Instant::now();
@@ -92,6 +88,21 @@ fn run_on(root: &Path, work: &Path, options: &Options) -> Result<String> {
     let mutants: BTreeSet<_> = trials.iter().map(|trial| &trial.mutant.name).collect();
     let seconds = start.elapsed().as_secs_f64();
     Ok(format!("{} mutants noticed in {} trials, {seconds:.1} s", mutants.len(), trials.len()))
+}
+
+/// Builds what [`run`] runs.
+pub(crate) fn build() -> Result<()> {
+    built(&root(), &target_dir().join("mutants")).map(drop)
+}
+
+/// The crates with mutants, and the test programs of the copy by their packages.
+fn built(root: &Path, work: &Path) -> Result<(Vec<Crate>, BTreeMap<String, PathBuf>)> {
+    let crates = list::read(root)?;
+    let (tree, target) = (work.join("tree"), work.join("build"));
+    share_dependencies(&tree, &target)?;
+    copy::mirror(root, &tree, &list::replaced(root, &crates)?)?;
+    let programs = build_copy(&tree, &target, &crates)?;
+    Ok((crates, programs))
 }
 
 /// One trial for each mutant and each of its tests. Fails if a test does not exist.
@@ -137,7 +148,7 @@ fn share_dependencies(tree: &Path, target: &Path) -> Result<()> {
 }
 
 /// Builds the unit tests of the copy, and answers the test program of each package.
-fn build(tree: &Path, target: &Path, crates: &[Crate]) -> Result<BTreeMap<String, PathBuf>> {
+fn build_copy(tree: &Path, target: &Path, crates: &[Crate]) -> Result<BTreeMap<String, PathBuf>> {
     let mut command = Command::new("cargo");
     command.current_dir(tree).args(["test", "--profile", loom::PROFILE, "--lib", "--no-run"]);
     command.args(["--locked", "--message-format", "json-render-diagnostics"]);

@@ -11,27 +11,29 @@ use serde_json::Value;
 use crate::command::{cargo, run as run_command};
 use crate::{root, target_dir, test};
 
-/// Tests that run on HIP's own runtime. Several packages have one of the second name.
-const TESTS: [(&str, &str); 4] = [
+/// Tests that run on HIP's own runtime, and two with which the programs are built that are not of
+/// their packages. Several packages have one of the second name.
+const TESTS: [(&str, &str); 6] = [
     ("rocm_conformance", "testkit/device-tests/tests/rocm_conformance.rs"),
     ("schedule", "shim/hip/tests/schedule.rs"),
     ("runtime", "testkit/gpu-emulated/tests/runtime.rs"),
     ("network", "cli/tests/network.rs"),
+    ("config", "daemon/tests/config.rs"),
+    ("model", "testkit/kfd-emulated/tests/model.rs"),
 ];
-const PROGRAMS: [&str; 3] = ["xsched", "xschedd", "kfd-emulate"];
 /// The libraries that the examples in C++ and Python need.
 const LIBRARIES: [&str; 4] =
     ["xsched-capi", "xsched-halcuda-c", "xsched-halhip-c", "xsched-halhost-c"];
 /// What `kfd-emulate --gpu` preloads from its own folder.
-const GPU: &str = "xsched-gpu-emulated";
+const GPU: &str = "libxsched_gpu_emulated.so";
 /// The examples in C++ that take a device's name.
 pub(super) const EXAMPLES: [&str; 3] = ["priorities", "manual", "callbacks"];
 
 /// Where everything is.
 #[derive(Debug)]
 pub(super) struct Built {
-    /// Tests by their names.
-    tests: BTreeMap<String, PathBuf>,
+    /// Tests, programs and shared libraries by their names.
+    made: BTreeMap<String, PathBuf>,
     pub(super) xsched: PathBuf,
     pub(super) emulate: PathBuf,
     /// The library to preload that watches the driver's calls.
@@ -47,22 +49,19 @@ impl Built {
     /// # Errors
     /// If something cannot be built.
     pub(super) fn new(home: &Path) -> Result<Self> {
-        let debug = target_dir().join("debug");
-        let bins = PROGRAMS.iter().flat_map(|name| ["--bin", name]);
-        run_command(test::rest("build").args(bins))?;
+        let made = made()?;
         let packages = LIBRARIES.iter().flat_map(|name| ["--package", name]);
         run_command(cargo("build --locked").args(packages))?;
-        run_command(&mut cargo(&format!("build --locked --package {GPU}")))?;
-        let tests = tests()?;
-        let test = tests.values().next().and_then(|test| test.parent());
-        let deps = test.context("there is no test")?;
+        // A test expects it beside the other one.
+        found(&made, "xschedd")?;
+        let emulate = beside(&home.join("emulator"), &made, ["kfd-emulate", GPU])?;
         let built = Self {
-            xsched: debug.join("xsched"),
-            emulate: debug.join("kfd-emulate"),
-            watch: deps.join("libxsched_kfd_watch.so"),
-            libraries: debug,
+            xsched: found(&made, "xsched")?.into(),
+            emulate,
+            watch: found(&made, "libxsched_kfd_watch.so")?.into(),
+            libraries: target_dir().join("debug"),
             examples: home.join("examples"),
-            tests,
+            made,
         };
         built.compile()?;
         Ok(built)
@@ -73,7 +72,7 @@ impl Built {
     /// # Errors
     /// If it was not built.
     pub(super) fn test(&self, name: &str) -> Result<&Path> {
-        self.tests.get(name).map(PathBuf::as_path).with_context(|| format!("no test {name}"))
+        found(&self.made, name)
     }
 
     /// An example's program.
@@ -95,8 +94,8 @@ impl Built {
     }
 }
 
-/// Builds the tests, and answers where their programs are.
-fn tests() -> Result<BTreeMap<String, PathBuf>> {
+/// Builds the tests with the programs and libraries that they need, and answers where all that is.
+fn made() -> Result<BTreeMap<String, PathBuf>> {
     let mut command = test::rest("test");
     command.args(["--no-run", "--message-format=json-render-diagnostics"]);
     command.args(TESTS.iter().flat_map(|(name, _)| ["--test", name]));
@@ -104,10 +103,57 @@ fn tests() -> Result<BTreeMap<String, PathBuf>> {
     ensure!(output.status.success(), "cargo cannot build the tests {TESTS:?}");
     let said = String::from_utf8_lossy(&output.stdout);
     let messages = said.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
-    let tests = messages.filter_map(|message| {
-        let source = PathBuf::from(message["target"]["src_path"].as_str()?);
-        let (name, _) = TESTS.iter().find(|(_, path)| source.ends_with(path))?;
-        Some(((*name).to_owned(), PathBuf::from(message["executable"].as_str()?)))
-    });
-    Ok(tests.collect())
+    Ok(messages.flat_map(|message| files(&message)).collect())
+}
+
+/// The files that a message of cargo's is about: a test by its name, or others by theirs.
+fn files(message: &Value) -> Vec<(String, PathBuf)> {
+    let source = message["target"]["src_path"].as_str().unwrap_or_default();
+    let test = TESTS.iter().find(|(_, path)| Path::new(source).ends_with(path));
+    let files = message["filenames"].as_array().into_iter().flatten();
+    let files = files.filter_map(|file| Some(PathBuf::from(file.as_str()?)));
+    let named = |file: PathBuf| {
+        let name = test.map(|(name, _)| (*name).to_owned());
+        Some((name.or_else(|| Some(file.file_name()?.to_str()?.to_owned()))?, file))
+    };
+    files.filter_map(named).collect()
+}
+
+fn found<'a>(made: &'a BTreeMap<String, PathBuf>, name: &str) -> Result<&'a Path> {
+    let path = made.get(name).with_context(|| format!("cargo has not built {name}"))?;
+    ensure!(path.exists(), "{} is not there", path.display());
+    Ok(path)
+}
+
+/// Puts a program and a library that it expects beside it into a folder, and answers the program.
+fn beside(folder: &Path, made: &BTreeMap<String, PathBuf>, names: [&str; 2]) -> Result<PathBuf> {
+    fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    for name in names {
+        let (from, to) = (found(made, name)?, folder.join(name));
+        fs::copy(from, &to).with_context(|| format!("cannot write {}", to.display()))?;
+    }
+    Ok(folder.join(names[0]))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_cargo_has_built_is_found_by_its_name() {
+        let message = |source: &str, file: &str| json!({ "target": { "src_path": source }, "filenames": [file] });
+        let messages = [
+            message("/r/shim/hip/tests/schedule.rs", "/t/deps/schedule-1"),
+            message("/r/shim/cuda/tests/schedule.rs", "/t/deps/schedule-2"),
+            message("/r/cli/src/main.rs", "/t/xsched"),
+            json!({ "reason": "build-finished" }),
+        ];
+        let made: BTreeMap<_, _> = messages.iter().flat_map(files).collect();
+        assert_eq!(made["schedule"], Path::new("/t/deps/schedule-1"));
+        assert_eq!(made["xsched"], Path::new("/t/xsched"));
+        let missing = found(&made, "xschedd").expect_err("it is not there").to_string();
+        assert!(missing.contains("cargo has not built xschedd"), "{missing}");
+    }
 }
