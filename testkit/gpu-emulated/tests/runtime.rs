@@ -248,6 +248,7 @@ fn inside() {
         Ok("fault") => fault(&Hip::load()),
         case => panic!("not a case: {case:?}"),
     }
+    let_signals_end();
 }
 
 fn copies(hip: &Hip) {
@@ -301,7 +302,6 @@ fn kernels(hip: &Hip) {
     waits(hip, &counter, stream);
     counter.check(119);
     pool(hip, stream);
-    let_signals_end();
 }
 
 /// Streams with masks of compute units.
@@ -323,7 +323,8 @@ fn masked(hip: &Hip, counter: &Counter<'_>) {
 }
 
 /// HIP 7.2.3 hangs if its thread for signals drops the last reference to a stream with a mask, or
-/// to a graph while the process ends: see `endings.rs` and `signals.rs`. After this it has.
+/// to a graph while the process ends: see `endings.rs` and `signals.rs`. After this it has. Once a
+/// process hung at its end that had neither.
 fn let_signals_end() {
     thread::sleep(Duration::from_millis(100));
 }
