@@ -25,7 +25,7 @@ const BUILDS: [Build; 6] = [
     || capi::install::run(&capi::install::Options { prefix: target_dir().join("ahead") }),
     || run_command(loom::tests().arg("--no-run")),
     mutants::build,
-    fuzz::build,
+    || fuzz::build(true),
 ];
 
 /// Makes all of them.

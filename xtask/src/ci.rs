@@ -225,7 +225,8 @@ fn simulator() -> Result<()> {
 
 fn fuzzing() -> Result<()> {
     run_command(&mut cargo("fetch --locked --manifest-path fuzz/Cargo.toml"))?;
-    fuzz::run(&fuzz::Options { seconds: FUZZ_SECONDS, target: None, replay: None })
+    let seconds = FUZZ_SECONDS;
+    fuzz::run(&fuzz::Options { seconds, debug: true, target: None, replay: None })
 }
 
 #[cfg(test)]

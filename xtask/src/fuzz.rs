@@ -34,8 +34,8 @@ const CARGO_FUZZ_VERSION: &str = "0.13.2";
 /// Optimised, with debug assertions and overflow checks. The targets have assertions of their own,
 /// so no sanitizer slows them down.
 const BUILD: &str = "+nightly fuzz build --sanitizer none";
-/// Where the binaries are, below the build's target folder.
-const BINARIES: &str = "x86_64-unknown-linux-gnu/release";
+/// Where the binaries are, below the build's target folder, in a folder of their profile's.
+const BINARIES: &str = "x86_64-unknown-linux-gnu";
 /// Targets that run at a time; each keeps one processor busy.
 const AT_A_TIME: usize = 2;
 /// An input may take so long and so much memory.
@@ -53,6 +53,9 @@ pub struct Options {
     #[arg(long, value_name = "N", default_value_t = 30)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..))]
     pub seconds: u32,
+    /// Without optimisation, which takes half as long to build.
+    #[arg(long)]
+    pub debug: bool,
     /// Run only this target.
     #[arg(long, value_name = "NAME", value_parser = TARGETS)]
     pub target: Option<String>,
@@ -66,23 +69,29 @@ pub struct Options {
 /// # Errors
 /// If there is no nightly toolchain, something cannot be built, or a target finds something.
 pub fn run(options: &Options) -> Result<()> {
-    build()?;
+    build(options.debug)?;
     let target = target();
     if let (Some(name), Some(file)) = (&options.target, &options.replay) {
-        return replay(&target, name, file);
+        return replay(&binary(options.debug, name), name, file);
     }
     let wanted = |name: &&str| options.target.as_deref().is_none_or(|wanted| wanted == *name);
     let names: Vec<_> = TARGETS.into_iter().filter(wanted).collect();
-    names.chunks(AT_A_TIME).try_for_each(|names| run_together(&target, names, options.seconds))
+    names.chunks(AT_A_TIME).try_for_each(|names| run_together(&target, names, options))
 }
 
 /// Builds the targets.
-pub(crate) fn build() -> Result<()> {
+pub(crate) fn build(debug: bool) -> Result<()> {
     need_nightly()?;
     let path = path_with_cargo_fuzz()?;
     let mut build = cargo(BUILD);
     build.env("PATH", path).arg("--fuzz-dir").arg(root().join("fuzz"));
+    build.args(debug.then_some("--dev"));
     run_command(build.arg("--target-dir").arg(target()))
+}
+
+/// A target's program.
+fn binary(debug: bool, name: &str) -> PathBuf {
+    target().join(BINARIES).join(if debug { "debug" } else { "release" }).join(name)
 }
 
 /// Where targets are built, and where they put what they find on the way.
@@ -91,9 +100,9 @@ fn target() -> PathBuf {
 }
 
 /// Runs some targets at the same time.
-fn run_together(target: &Path, names: &[&str], seconds: u32) -> Result<()> {
+fn run_together(target: &Path, names: &[&str], options: &Options) -> Result<()> {
     thread::scope(|scope| {
-        let start = |name| scope.spawn(move || run_target(target, name, seconds));
+        let start = |name| scope.spawn(move || run_target(target, name, options));
         let threads: Vec<_> = names.iter().map(|name| start(*name)).collect();
         let joined = threads.into_iter().map(thread::ScopedJoinHandle::join);
         let results: Vec<_> = joined
@@ -123,6 +132,8 @@ fn path_with_cargo_fuzz() -> Result<std::ffi::OsString> {
         println!("cargo-fuzz is missing; installing it in {}", tools.display());
         let mut install = cargo("install cargo-fuzz --locked --version");
         install.arg(format!("={CARGO_FUZZ_VERSION}")).arg("--root").arg(&tools);
+        // Building it takes longer than it runs.
+        install.env("CARGO_PROFILE_RELEASE_OPT_LEVEL", "0");
         let mut tries = (1..INSTALL_TRIES).map(|_| run_command(&mut install));
         if !tries.any(|result| result.is_ok()) {
             run_command(&mut install)?;
@@ -131,7 +142,8 @@ fn path_with_cargo_fuzz() -> Result<std::ffi::OsString> {
     Ok(path)
 }
 
-fn run_target(target: &Path, name: &str, seconds: u32) -> Result<()> {
+fn run_target(target: &Path, name: &str, options: &Options) -> Result<()> {
+    let seconds = options.seconds;
     let fuzz = root().join("fuzz");
     // New inputs go into the first of the folders only.
     let (grown, corpus) = (target.join("corpus").join(name), fuzz.join("corpus").join(name));
@@ -144,7 +156,7 @@ fn run_target(target: &Path, name: &str, seconds: u32) -> Result<()> {
     }
     let log = target.join(format!("{name}.log"));
     println!("{name}: fuzzing for {seconds} s, log in {}", log.display());
-    let mut command = Command::new(target.join(BINARIES).join(name));
+    let mut command = Command::new(binary(options.debug, name));
     command.env(GIVEN_BACK.0, GIVEN_BACK.1);
     command.arg(&grown).arg(&corpus).args(LIMITS).arg("-print_final_stats=1");
     command.arg(format!("-max_total_time={seconds}"));
@@ -197,11 +209,11 @@ fn summary(log: &str) -> String {
     format!("nothing found in {runs} runs, {new} inputs added to the corpus")
 }
 
-fn replay(target: &Path, name: &str, file: &Path) -> Result<()> {
+fn replay(program: &Path, name: &str, file: &Path) -> Result<()> {
     // Relative to where the user is, or else to the root.
     let file = if file.exists() { file.to_path_buf() } else { root().join(file) };
     ensure!(file.is_file(), "there is no file {}", file.display());
-    let mut command = Command::new(target.join(BINARIES).join(name));
+    let mut command = Command::new(program);
     run_command(command.arg(&file).args(LIMITS))?;
     println!("{name}: {} does no harm any more", file.display());
     Ok(())
