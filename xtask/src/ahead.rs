@@ -1,7 +1,7 @@
 //! Builds for later steps of CI, made while its tests wait.
 //!
 //! Tests leave about half of the processors' time unused. These builds run only then (`SCHED_IDLE`,
-//! sched(7)), and none of them is of a profile that tests are built with, so that they hold no lock
+//! sched(7)) and on one processor, so that a test that wakes up finds another; and none of them is of a profile that tests are built with, so that they hold no lock
 //! of cargo's that a build for tests needs. Each step runs its own commands all the same, and finds
 //! most of it there; so what fails here fails there again, where it is said.
 
@@ -37,7 +37,7 @@ pub fn run() {
     }
 }
 
-/// The builds under way, in a process of their own. They end when this is dropped.
+/// The builds under way, in a process of their own. They end when this is dropped, finished or not.
 pub(crate) struct Ahead(Child);
 
 impl Ahead {
@@ -49,15 +49,10 @@ impl Ahead {
         let path = target_dir().join("ahead.log");
         let log = File::create(&path).with_context(|| format!("{}", path.display()))?;
         let mut builds = Command::new("chrt");
+        builds.env("CARGO_BUILD_JOBS", "1");
         builds.args(["--idle", "0"]).arg(std::env::current_exe()?).arg("ahead");
         builds.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log).process_group(0);
         Ok(Self(builds.spawn().context("cannot start chrt")?))
-    }
-
-    /// Waits until all is built, before steps that measure.
-    pub(crate) fn finish(mut self) -> Result<()> {
-        self.0.wait().context("cannot wait for the builds")?;
-        Ok(())
     }
 }
 
