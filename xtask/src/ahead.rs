@@ -1,9 +1,10 @@
 //! Builds for later steps of CI, made while its tests wait.
 //!
 //! Tests leave about half of the processors' time unused. These builds run only then (`SCHED_IDLE`,
-//! sched(7)) and on one processor, so that a test that wakes up finds another; and none of them is of a profile that tests are built with, so that they hold no lock
-//! of cargo's that a build for tests needs. Each step runs its own commands all the same, and finds
-//! most of it there; so what fails here fails there again, where it is said.
+//! sched(7)) and on one processor, so that a test that wakes up finds another. None of them is of a
+//! profile that tests are built with, so that they hold no lock of cargo's that a build for tests
+//! needs. Each step runs its own commands all the same, and finds most of it there; so what fails
+//! here fails there again, where it is said.
 
 use std::fs::File;
 use std::os::unix::process::CommandExt;
