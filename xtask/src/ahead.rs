@@ -13,7 +13,7 @@ use std::process::{Child, Command, Stdio};
 use anyhow::{Context, Result};
 use rustix::process::{Pid, Signal, kill_process_group};
 
-use crate::command::{cargo, run as run_command};
+use crate::command::{release, run as run_command};
 use crate::{book, capi, fuzz, loom, mutants, target_dir};
 
 /// A build, which prints what it does.
@@ -22,7 +22,7 @@ type Build = fn() -> Result<()>;
 /// In the order in which steps need them.
 const BUILDS: [Build; 6] = [
     || book::mdbook().map(drop),
-    || run_command(&mut cargo("build --release --locked")),
+    || run_command(&mut release("build --release --locked")),
     || capi::install::run(&capi::install::Options { prefix: target_dir().join("ahead") }),
     || run_command(loom::tests().arg("--no-run")),
     mutants::build,

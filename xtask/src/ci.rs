@@ -10,7 +10,7 @@ use clap::Args;
 use toml::Table;
 
 use crate::ahead::Ahead;
-use crate::command::{cargo, run as run_command};
+use crate::command::{cargo, release, run as run_command};
 use crate::package::PUBLISHED;
 use crate::{
     apt, book, capi, demo, fuzz, hip, kfd_vm, lab, loom, mutants, package, proof, python, rocm,
@@ -215,11 +215,11 @@ fn documentation() -> Result<()> {
 
 /// The main experiment, a comparison, and many random runs with faults.
 fn simulator() -> Result<()> {
-    run_command(&mut cargo(&format!("run --release -- sim run {SCENARIO}")))?;
+    run_command(&mut release(&format!("run --release -- sim run {SCENARIO}")))?;
     let policies = "--policies fcfs,hpf --levels 1,2,3";
-    run_command(&mut cargo(&format!("run --release -- sim compare {SCENARIO} {policies}")))?;
-    run_command(&mut cargo("run --release -- sim swarm --seeds 2000"))?;
-    run_command(&mut cargo("run --release -- sim swarm --daemon --seeds 10000"))
+    run_command(&mut release(&format!("run --release -- sim compare {SCENARIO} {policies}")))?;
+    run_command(&mut release("run --release -- sim swarm --seeds 2000"))?;
+    run_command(&mut release("run --release -- sim swarm --daemon --seeds 10000"))
 }
 
 fn fuzzing() -> Result<()> {

@@ -14,6 +14,20 @@ pub(crate) fn cargo(args: &str) -> Command {
     command
 }
 
+/// How CI changes builds for users: an option of cargo's `--config`.
+const RELEASE_CONFIG: &str = "XSCHED_RELEASE_CONFIG";
+
+/// As [`cargo`], for a command that builds what users get.
+pub(crate) fn release(args: &str) -> Command {
+    let (verb, rest) = args.split_once(' ').unwrap_or((args, ""));
+    let mut command = cargo(verb);
+    if let Some(config) = std::env::var_os(RELEASE_CONFIG) {
+        command.arg("--config").arg(config);
+    }
+    command.args(rest.split_whitespace());
+    command
+}
+
 /// A program of a package of crates.io in this version, built into `target/tools` if it is not
 /// there.
 pub(crate) fn tool(name: &str, version: &str, options: &[&str]) -> Result<PathBuf> {

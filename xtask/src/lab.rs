@@ -7,7 +7,7 @@ use std::path::Path;
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
-use crate::command::{self, cargo};
+use crate::command::{self, release};
 use crate::target_dir;
 
 /// Rows whose programs need a GPU in all their cells.
@@ -25,10 +25,10 @@ pub fn run() -> Result<()> {
     let _ = fs::remove_dir_all(&folder);
     fs::create_dir_all(&folder)?;
     let list = folder.join("list.json");
-    let listed = cargo("run --release -- lab list --hal host --json").output()?;
+    let listed = release("run --release -- lab list --hal host --json").output()?;
     ensure!(listed.status.success(), "`xsched lab list` ended with {}", listed.status);
     fs::write(&list, &listed.stdout)?;
-    let mut all = cargo("run --release -- lab all --hal host --quick --report");
+    let mut all = release("run --release -- lab all --hal host --quick --report");
     command::run(all.arg(&folder))?;
     let rows = read(&list)?;
     let rows = rows.as_array().context("the list of rows is no list")?;

@@ -30,7 +30,7 @@ use super::headers;
 use super::install::{self, LIBRARIES, symbols};
 use super::{interpose, sanitize, speed};
 use crate::apt;
-use crate::command::{cargo, run as run_command};
+use crate::command::{release, run as run_command};
 use crate::{python, root, target_dir};
 
 /// Compilers, with their packages and what makes one compile a file as what.
@@ -79,7 +79,7 @@ pub fn run(options: &Options) -> Result<()> {
         }
         program(&prefix, compiler, language, &made.join(format!("all-{compiler}")))?;
     }
-    run_command(&mut cargo("build --release --locked -p xsched-hip-emulated"))?;
+    run_command(&mut release("build --release --locked -p xsched-hip-emulated"))?;
     speed::run(&prefix, &made)?;
     interpose::run(&prefix, &made)?;
     examples(&prefix)?;

@@ -15,7 +15,7 @@ use anyhow::{Context, Result, ensure};
 use clap::Args;
 use walkdir::WalkDir;
 
-use crate::command::{cargo, run as run_command};
+use crate::command::{release, run as run_command};
 use crate::{root, target_dir};
 
 /// The libraries, those that others need first.
@@ -83,7 +83,7 @@ pub fn run(options: &Options) -> Result<()> {
 pub(crate) fn libraries(number: usize, folder: &Path) -> Result<()> {
     for package in PACKAGES.iter().take(number) {
         let build = format!("rustc --release --locked --lib -p {package} --crate-type staticlib");
-        run_command(&mut cargo(&build))?;
+        run_command(&mut release(&build))?;
     }
     fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
     LIBRARIES.iter().take(number).try_for_each(|name| link(name, folder))
@@ -145,7 +145,7 @@ fn link(name: &str, lib: &Path) -> Result<()> {
 
 /// Builds a package, and puts its file into a folder, without what only debuggers need.
 fn build(package: &str, file: &str, folder: &Path) -> Result<()> {
-    run_command(&mut cargo(&format!("build --release --locked -p {package}")))?;
+    run_command(&mut release(&format!("build --release --locked -p {package}")))?;
     fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
     let mut strip = Command::new("strip");
     strip.arg("--strip-debug").arg("-o").arg(folder.join(file));
@@ -196,7 +196,7 @@ fn names_of_hip(folder: &Path) -> Result<()> {
 /// Builds the extension module, and puts the package for Python in a folder. It finds the libraries
 /// above that.
 fn python(package: &Path) -> Result<()> {
-    let mut build = cargo("build --release --locked -p xsched-python");
+    let mut build = release("build --release --locked -p xsched-python");
     // It is the same for all interpreters, so that none is needed.
     run_command(build.env("PYO3_NO_PYTHON", "1"))?;
     for folder in ["scenarios", "devices"] {
