@@ -14,16 +14,15 @@ pub(crate) fn cargo(args: &str) -> Command {
     command
 }
 
-/// How CI changes builds for users: an option of cargo's `--config`.
+/// How CI changes builds for users: for cargo's `--config`, with spaces in between.
 const RELEASE_CONFIG: &str = "XSCHED_RELEASE_CONFIG";
 
 /// As [`cargo`], for a command that builds what users get.
 pub(crate) fn release(args: &str) -> Command {
     let (verb, rest) = args.split_once(' ').unwrap_or((args, ""));
     let mut command = cargo(verb);
-    if let Some(config) = std::env::var_os(RELEASE_CONFIG) {
-        command.arg("--config").arg(config);
-    }
+    let config = std::env::var(RELEASE_CONFIG).unwrap_or_default();
+    command.args(config.split_whitespace().flat_map(|line| ["--config", line]));
     command.args(rest.split_whitespace());
     command
 }
