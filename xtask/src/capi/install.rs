@@ -91,17 +91,14 @@ pub(crate) fn libraries(number: usize, folder: &Path) -> Result<()> {
 
 /// Puts the interposers into a folder.
 pub(crate) fn interposers(folder: &Path) -> Result<()> {
-    for vendor in ["cuda", "hip"] {
-        build(&format!("xsched-shim-{vendor}"), &format!("libshim{vendor}.so"), folder)?;
-    }
+    build([("xsched-shim-cuda", "libshimcuda.so"), ("xsched-shim-hip", "libshimhip.so")], folder)?;
     name_of_cuda(folder)?;
     names_of_hip(folder)
 }
 
 /// Puts the command and the daemon into a folder.
 pub(crate) fn programs(folder: &Path) -> Result<()> {
-    build("xsched-cli", "xsched", folder)?;
-    build("xsched-daemon", "xschedd", folder)
+    build([("xsched-cli", "xsched"), ("xsched-daemon", "xschedd")], folder)
 }
 
 /// The version script of a library.
@@ -143,13 +140,17 @@ fn link(name: &str, lib: &Path) -> Result<()> {
     run_command(&mut command)
 }
 
-/// Builds a package, and puts its file into a folder, without what only debuggers need.
-fn build(package: &str, file: &str, folder: &Path) -> Result<()> {
-    run_command(&mut release(&format!("build --release --locked -p {package}")))?;
+/// Builds packages together, which share what both need, and puts a file of each into a folder,
+/// without what only debuggers need.
+fn build(packages: [(&str, &str); 2], folder: &Path) -> Result<()> {
+    let mut build = release("build --release --locked");
+    run_command(build.args(packages.iter().flat_map(|(package, _)| ["-p", package])))?;
     fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
-    let mut strip = Command::new("strip");
-    strip.arg("--strip-debug").arg("-o").arg(folder.join(file));
-    run_command(strip.arg(target_dir().join("release").join(file)))
+    packages.iter().try_for_each(|(_, file)| {
+        let mut strip = Command::new("strip");
+        strip.arg("--strip-debug").arg("-o").arg(folder.join(file));
+        run_command(strip.arg(target_dir().join("release").join(file)))
+    })
 }
 
 /// Has the installed command write its manual pages, and what shells complete.
