@@ -75,6 +75,7 @@ pub struct Unit {
     progress: Duration,
     /// When [`Unit::count`] was called last.
     counted: Instant,
+    turn: Turn,
     /// Its hold, as far as it was looked at.
     stop: Option<Stop>,
 }
@@ -85,6 +86,13 @@ struct Stop {
     at: Instant,
     /// Up to then the unit had the device.
     ran_until: Instant,
+}
+
+/// What a unit had used when it was let go last, by what it is charged and by what it says.
+#[derive(Clone, Copy, Debug, Default)]
+struct Turn {
+    used_ns: u64,
+    said_ns: u64,
 }
 
 /// What [`Unit::count`] found.
@@ -115,6 +123,7 @@ impl Unit {
             gives_way: false,
             progress: Duration::MAX,
             counted: now,
+            turn: Turn::default(),
             stop: None,
         }
     }
@@ -182,8 +191,9 @@ impl Unit {
     }
 
     /// For how long it had the device after it was held, if commands have ended since the last call
-    /// that took so long in all. When they ended is known as well as this is called often; but they
-    /// did not have it for longer than they took, if it ran others in between.
+    /// that took so long in all. When they ended is known as well as this is called often. They did
+    /// not have it for longer than they took, if it ran others in between; and of that, what they
+    /// took before the hold is counted already.
     fn late(&mut self, ended_ns: u64, now: Instant) -> Duration {
         let looked = core::mem::replace(&mut self.counted, now);
         if !self.is_held() {
@@ -196,7 +206,9 @@ impl Unit {
         }
         let until = (looked + now.since(looked).per(2)).min(stop.at + LOOKED);
         let ran = until.since(core::mem::replace(&mut stop.ran_until, until));
-        ran.min(Duration::from_ns(ended_ns))
+        let counted_ns = self.used.total_ns - self.turn.used_ns;
+        let left_ns = (self.used.said_ns - self.turn.said_ns).saturating_sub(counted_ns);
+        ran.min(Duration::from_ns(ended_ns.min(left_ns)))
     }
 
     /// Others had the device for so long while this one ran.
@@ -290,6 +302,7 @@ impl Unit {
         change(self);
         if was_held && !self.is_held() {
             self.pauses.let_go(now);
+            self.turn = Turn { used_ns: self.used.total_ns, said_ns: self.used.said_ns };
         }
     }
 }
@@ -488,15 +501,35 @@ mod tests {
         assert_eq!(unit.count(Ran::alone(us(100)), 40_000, at(100)).late, Duration::ZERO);
         unit.obey(HOLD, START);
         assert_eq!(late(&mut unit, 40_000, 150), Duration::ZERO);
-        // It ended at about 160, and another command at about 230.
-        assert_eq!(late(&mut unit, 140_000, 170), us(60));
+        // It ended at about 160, but 60 of its 100 are counted. Another one ended at about 230.
+        assert_eq!(late(&mut unit, 140_000, 170), us(40));
         assert_eq!(late(&mut unit, 140_000, 200), Duration::ZERO);
         assert_eq!(late(&mut unit, 240_000, 260), us(70));
-        assert_eq!(unit.used(), us(230));
+        assert_eq!(unit.used(), us(210));
         // Others had the device before that one ended, which did not take longer than 20.
         assert_eq!(late(&mut unit, 260_000, 900), us(20));
         unit.obey(Order::Run { epoch: 8 }, START);
         assert_eq!(unit.count(Ran::NOT, 300_000, at(950)).late, Duration::ZERO);
+    }
+
+    #[test]
+    fn of_a_command_that_others_interrupted_only_what_was_left_at_the_hold_counts() {
+        let mut unit = Unit::new(0, START);
+        let at = |us: u64| Instant::from_ns(us * 1_000);
+        unit.look(true, 0, at(0));
+        unit.obey(HOLD, at(0));
+        unit.obey(Order::Run { epoch: 8 }, at(0));
+        // Two commands of 1,600 were let run for 3,000, and the second one ended much later.
+        unit.count(Ran::alone(us(3_000)), 1_600_000, at(3_000));
+        unit.obey(HOLD, at(3_000));
+        unit.count(Ran::NOT, 1_600_000, at(6_000));
+        assert_eq!(unit.count(Ran::NOT, 3_200_000, at(6_500)).late, us(200));
+        assert_eq!(unit.used(), us(3_200));
+        // The same in the next turn, of which nothing was left.
+        unit.obey(Order::Run { epoch: 9 }, at(9_000));
+        unit.count(Ran::alone(us(1_700)), 3_200_000, at(10_700));
+        unit.obey(HOLD, at(10_700));
+        assert_eq!(unit.count(Ran::NOT, 4_800_000, at(11_000)).late, Duration::ZERO);
     }
 
     #[test]
