@@ -1,12 +1,13 @@
 """When the kernels of two endless programs ran by the GPU's clock, and what their turns cost.
 
     python turns.py --xsched target/release/xsched --xschedd target/release/xschedd
-                    [--us 800] [--shares 75:25] [--seconds 4] [--timeslice-us N]
+                    [--us 800] [--each 4] [--shares 75:25] [--seconds 4] [--timeslice-us N]
                     [--ptx hal-cuda/kernels/spin.ptx] [--out FILE]
 
 Each program launches kernels that fill the device for --us microseconds, which write down when they
-begin and end. Both are started by `xsched run` under a daemon with the policy `up`. A turn is a row
-of kernels of one program, from the begin of the first until a kernel of the other one begins.
+begin and end, and records an event behind each --each of them; five such events may be ahead. Both
+are started by `xsched run` under a daemon with the policy `up`. A turn is a row of kernels of one
+program, from the begin of the first until a kernel of the other one begins.
 Prints for each program, as medians over its turns, all in microseconds:
 
     turn     how long a turn is
@@ -36,8 +37,8 @@ import shares
 
 HERE = pathlib.Path(__file__).resolve()
 THREADS = 1024
-# Kernels that a program writes down at most, how many are launched at a time, and how often.
-MOST, EACH, AHEAD = 1 << 18, 4, 4
+# Kernels that a program writes down at most, and how many events may be ahead.
+MOST, AHEAD = 1 << 18, 4
 
 
 class Kernels:
@@ -93,15 +94,15 @@ class Kernels:
             self.launch()
         return self.taken_ns(20)
 
-    def run(self, seconds):
-        """Launches them for so long, and answers the first one."""
+    def run(self, seconds, each):
+        """Launches them for so long, with an event behind so many, and answers the first one."""
         first, waiting, free = self.launched, [], []
         for _ in range(AHEAD + 1):
             free.append(ctypes.c_void_p())
             self.call("cuEventCreate", ctypes.byref(free[-1]), 2)
         end = time.perf_counter() + seconds
-        while time.perf_counter() < end and self.launched + EACH <= MOST:
-            for _ in range(EACH):
+        while time.perf_counter() < end and self.launched + each <= MOST:
+            for _ in range(each):
                 self.launch()
             waiting.append(free.pop(0))
             self.call("cuEventRecord", waiting[-1], self.stream)
@@ -112,13 +113,13 @@ class Kernels:
         return first
 
 
-def role(ptx, wanted_us, seconds, path):
+def role(ptx, wanted_us, seconds, each, path):
     """One of the two programs."""
     kernels = Kernels(ptx)
     alone_ns = kernels.calibrate(wanted_us * 1000)
     print(alone_ns, flush=True)
     sys.stdin.readline()
-    first = kernels.run(seconds)
+    first = kernels.run(seconds, each)
     stamps = kernels.stamps[2 * first:2 * kernels.launched]
     pathlib.Path(path).write_bytes(array.array("Q", stamps).tobytes())
 
@@ -168,7 +169,7 @@ def measure(given, folder):
     programs, alone_ns = [], []
     for share, path in zip(given.shares.split(":"), files):
         command = [given.xsched, "run", "--share", share, "--", sys.executable, str(HERE), "--role",
-                   given.ptx, str(given.us), str(given.seconds), str(path)]
+                   given.ptx, str(given.us), str(given.seconds), str(given.each), str(path)]
         programs.append(subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                          text=True))
         said = programs[-1].stdout.readline()
@@ -207,12 +208,13 @@ def main(given):
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["--role"]:
-        role(sys.argv[2], float(sys.argv[3]), float(sys.argv[4]), sys.argv[5])
+        role(sys.argv[2], float(sys.argv[3]), float(sys.argv[4]), int(sys.argv[5]), sys.argv[6])
         sys.exit()
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--xsched", required=True)
     parser.add_argument("--xschedd", required=True)
     parser.add_argument("--us", type=float, default=800)
+    parser.add_argument("--each", type=int, default=4)
     parser.add_argument("--shares", default="75:25")
     parser.add_argument("--seconds", type=float, default=4)
     parser.add_argument("--timeslice-us", type=int, help="the policy's, instead of the default")
