@@ -8,12 +8,14 @@ use clap::Args;
 use crate::console::Ending;
 use crate::console::output::Stream;
 use crate::error::CommandError;
+use crate::rows::document::Status;
 use crate::rows::files::{FOLDERS, Folder};
 use crate::rows::report;
 
 #[derive(Debug, Args)]
 pub struct JoinArgs {
-    /// Folders of `xsched lab run` or `all`. Of a row that several have, the last one counts.
+    /// Folders of `xsched lab run` or `all`. Of a row that several have, the one with the most
+    /// measured cells counts, and of equals the last.
     #[arg(value_name = "FROM")]
     from: Vec<PathBuf>,
     /// The folder that gets their rows, beside those that it has, and the report. It is made if it
@@ -26,54 +28,102 @@ pub struct JoinArgs {
 pub(in crate::commands) fn execute(args: &JoinArgs) -> Result<Ending, CommandError> {
     let folder = Folder::make(&args.report)?;
     for from in &args.from {
-        copy(from, &folder.0)?;
+        copy(from, &folder)?;
     }
     report::write(&folder.0)?;
     Stream::Stdout.print(&format!("report: {}\n", args.report.display()))?;
     Ok(Ending::Fine)
 }
 
-/// Copies the documents of one folder into another.
-fn copy(from: &Path, to: &Path) -> Result<(), CommandError> {
-    for below in FOLDERS {
-        let folder = from.join(below);
-        // What programs said may have been left where it was measured.
-        if below == "raw" && !folder.exists() {
+/// Copies the documents of the rows of one folder into another, but of those that more is known
+/// about there.
+fn copy(from: &Path, to: &Folder) -> Result<(), CommandError> {
+    let from = Folder(from.to_owned());
+    for row in files(&from.0.join("rows"))? {
+        let id = row.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        if measured(to, &id) > measured(&from, &id) {
             continue;
         }
-        let unread = |source| CommandError::Read { place: folder.display().to_string(), source };
-        for entry in fs::read_dir(&folder).map_err(unread)? {
-            let entry = entry.map_err(unread)?;
-            let (place, copied) = (entry.path(), to.join(below).join(entry.file_name()));
-            fs::copy(&place, &copied).map_err(|source| CommandError::Write {
-                place: copied.display().to_string(),
-                source,
-            })?;
+        for below in FOLDERS {
+            let folder = from.0.join(below);
+            // What is not of every row may have been left where it was measured.
+            if below != "rows" && !folder.exists() {
+                continue;
+            }
+            for place in files(&folder)?.iter().filter(|place| is_of(place, &id)) {
+                let copied = to.0.join(below).join(place.file_name().unwrap_or_default());
+                fs::copy(place, &copied).map_err(|source| CommandError::Write {
+                    place: copied.display().to_string(),
+                    source,
+                })?;
+            }
         }
     }
     Ok(())
 }
 
+fn files(folder: &Path) -> Result<Vec<PathBuf>, CommandError> {
+    let unread = |source| CommandError::Read { place: folder.display().to_string(), source };
+    let entries = fs::read_dir(folder).map_err(unread)?;
+    entries.map(|entry| Ok(entry.map_err(unread)?.path())).collect()
+}
+
+/// How many cells of a row were measured, if it is there.
+fn measured(folder: &Folder, id: &str) -> Option<usize> {
+    let row = folder.row(id)?;
+    Some(row.cells.iter().filter(|cell| cell.status == Status::Measured).count())
+}
+
+/// Whether a file is a row's: `ID.json`, `ID_NAME.json` or `ID-CELL.…`.
+fn is_of(place: &Path, id: &str) -> bool {
+    let name = place.file_name().unwrap_or_default().to_string_lossy();
+    let rest = name.strip_prefix(id);
+    rest.is_some_and(|rest| rest == ".json" || rest.starts_with(['_', '-']))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rows::report::samples;
+
+    /// A folder with a row of two cells, of which so many were measured.
+    fn folder(place: &Path, id: &str, done: usize, text: &str) -> PathBuf {
+        let folder = Folder::make(place).unwrap();
+        let mut row = samples::row(id, "a row", Vec::new(), Vec::new());
+        row.cells = ["native", "xsched"].map(|way| samples::cell("cell", way, 1.0)).into();
+        for cell in row.cells.iter_mut().skip(done) {
+            cell.status = Status::NotRun("there was no time left".to_owned());
+        }
+        let text_of = |below: &str, name: String| fs::write(folder.0.join(below).join(name), text);
+        fs::write(folder.0.join(format!("rows/{id}.json")), serde_json::to_vec(&row).unwrap())
+            .unwrap();
+        text_of("test_results", format!("{id}_x.json")).unwrap();
+        text_of("raw", format!("{id}-cell.0.jsonl")).unwrap();
+        place.to_owned()
+    }
 
     #[test]
-    fn rows_of_several_folders_come_together() {
+    fn of_each_row_what_most_is_known_of_counts_and_of_equals_the_last() {
         let place = tempfile::tempdir().unwrap();
-        let (one, two, all) =
-            (place.path().join("1"), place.path().join("2"), place.path().join("3"));
-        for (folder, id, text) in [(&one, "5.1", "a"), (&one, "5.2", "a"), (&two, "5.2", "b")] {
-            let folder = Folder::make(folder).unwrap();
-            fs::write(folder.0.join("test_results").join(format!("{id}_x.json")), text).unwrap();
-        }
-        fs::remove_dir(two.join("raw")).unwrap();
-        let args = JoinArgs { from: vec![one, two], report: all.clone() };
+        let at = |name: &str| place.path().join(name);
+        let from = vec![
+            folder(&at("1"), "5.1", 2, "a"),
+            folder(&at("2"), "5.1", 1, "b"),
+            folder(&at("3"), "5.2", 1, "a"),
+            folder(&at("4"), "5.2", 1, "b"),
+            folder(&at("4"), "5.21", 1, "c"),
+        ];
+        fs::remove_dir_all(at("3").join("raw")).unwrap();
+        fs::remove_dir_all(at("1").join("predictions")).unwrap();
+        let all = at("all");
+        let args = JoinArgs { from, report: all.clone() };
         assert_eq!(execute(&args).unwrap(), Ending::Fine);
-        let read = |id: &str| fs::read_to_string(all.join(format!("test_results/{id}_x.json")));
-        assert_eq!((read("5.1").unwrap(), read("5.2").unwrap()), ("a".to_owned(), "b".to_owned()));
+        let read = |name: &str| fs::read_to_string(all.join(name)).unwrap();
+        let results = |id: &str| read(&format!("test_results/{id}_x.json"));
+        assert_eq!(["5.1", "5.2", "5.21"].map(results), ["a", "b", "c"]);
+        assert_eq!(read("raw/5.1-cell.0.jsonl"), "a");
         assert!(all.join("REPORT.md").exists());
-        let none = JoinArgs { from: vec![place.path().join("none")], report: all };
+        let none = JoinArgs { from: vec![at("none")], report: all };
         assert!(matches!(execute(&none), Err(CommandError::Read { .. })));
     }
 }

@@ -147,7 +147,7 @@ fn put(place: &Path, content: impl AsRef<[u8]>) -> Result<(), CommandError> {
 }
 
 #[cfg(test)]
-mod samples;
+pub(crate) mod samples;
 
 #[cfg(test)]
 mod tests {

@@ -72,7 +72,10 @@ fn cells(row: &Row) -> Table {
 
 fn line(cell: &Measured, role: &Role) -> Vec<Cell> {
     let (alone, beside) = (role.alone.as_ref(), role.beside.as_ref());
-    let p50 = |progress: Option<&Progress>| progress.map(|one| one.latency.p50_us / 1e3);
+    let p50 = |progress: Option<&Progress>| {
+        let has_any = progress.filter(|one| one.latency.samples > 0);
+        has_any.map(|one| one.latency.p50_us / 1e3)
+    };
     let p99 = |progress: Option<&Progress>| {
         progress.and_then(|one| one.latency.p99_us).map(|us| us / 1e3)
     };
