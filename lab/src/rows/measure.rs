@@ -30,7 +30,7 @@ impl Phase {
     /// does not count.
     ///
     /// # Errors
-    /// If times contradict each other, or the programs were not at work at one time.
+    /// If times contradict each other, or the phase is no longer than it takes to settle.
     pub(crate) fn join(
         answers: &[Answer],
         seconds: f64,
@@ -40,9 +40,12 @@ impl Phase {
         let begin = answers.iter().map(|answer| answer.begin_ns).max().unwrap_or(0);
         let stop = |answer: &Answer| answer.begin_ns.saturating_add(ns(seconds));
         let end = answers.iter().map(stop).min().unwrap_or(0);
+        // One that the device was kept from until the others had stopped did nothing beside them.
+        let first = answers.iter().map(|answer| answer.begin_ns).min().unwrap_or(0);
+        let begin = if begin < end { begin } else { first };
         let start = begin.saturating_add(ns(settle_seconds));
         if start >= end {
-            return Err("the programs were not at work at one time".to_owned());
+            return Err("the phase was over before all had settled".to_owned());
         }
         let mut roles = BTreeMap::new();
         for (name, role) in answers.iter().flat_map(|answer| &answer.roles) {
@@ -83,15 +86,17 @@ impl Phase {
 
     /// Latencies and progress of a role; `None` if it had no request that counts.
     pub(crate) fn progress(&self, role: &str) -> Option<Progress> {
+        self.work(role).filter(|progress| progress.latency.samples > 0)
+    }
+
+    /// As [`Self::progress`], of a role that others may have kept from having any requests.
+    pub(crate) fn work(&self, role: &str) -> Option<Progress> {
         let (start, end) = self.window_ns;
         let did = self.roles.get(role)?;
         let counts = |&(begin, _): &(u64, u64)| (start..end).contains(&begin);
         let requests: Vec<(u64, u64)> = pairs(did).filter(counts).collect();
         let mut taken: Vec<u64> = requests.iter().map(|(begin, end)| end - begin).collect();
         taken.sort_unstable();
-        if taken.is_empty() {
-            return None;
-        }
         let seconds = (end - start) as f64 / 1e9;
         Some(Progress {
             latency: Quantiles::of(&taken),
@@ -283,8 +288,19 @@ mod tests {
         assert!((a.rate_per_s - 100.0).abs() < 1e-9, "{}", a.rate_per_s);
         assert!((phase.progress("b").unwrap().rate_per_s - 50.0).abs() < 1e-9);
         assert_eq!(phase.progress("c"), None);
-        let apart = [answer(0, "a", role([])), answer(1_000, "b", role([]))];
-        assert!(Phase::join(&apart, 1.0, 0.0).is_err());
+        assert!(Phase::join(&answers, 1.0, 0.9).is_err());
+    }
+
+    #[test]
+    fn one_that_began_when_the_others_had_stopped_did_nothing_beside_them() {
+        let every_10_ms = |from: u64| role((from..from + 100).map(|n| (n * 10, (n + 1) * 10)));
+        let answers = [answer(0, "a", every_10_ms(0)), answer(1_000, "b", every_10_ms(100))];
+        let phase = Phase::join(&answers, 1.0, 0.1).unwrap();
+        assert_eq!(phase.window_ns, (100 * MS, 1_000 * MS));
+        assert!((phase.progress("a").unwrap().rate_per_s - 100.0).abs() < 1e-9);
+        assert_eq!(phase.progress("b"), None);
+        let b = phase.work("b").unwrap();
+        assert!(b.rate_per_s == 0.0 && b.latency.samples == 0 && b.cdf_us.is_empty());
     }
 
     #[test]

@@ -107,12 +107,14 @@ fn of_alone(sheet: &mut Sheet<'_>, role: &str, alone: &Progress) {
 
 fn of_beside(sheet: &mut Sheet<'_>, role: &Role, beside: &Progress) {
     let (name, latency) = (role.name.as_str(), &beside.latency);
-    sheet.put(name, "mean_ms", latency.mean_us / 1e3);
-    sheet.put(name, "p50_ms", latency.p50_us / 1e3);
-    sheet.put(name, "p95_ms", latency.p95_us / 1e3);
-    sheet.put(name, "p99_ms", latency.p99_us.map(|us| us / 1e3));
-    sheet.put(name, "max_ms", latency.max_us / 1e3);
     sheet.put(name, "rate_per_s", beside.rate_per_s);
+    // One that was kept from having requests has no latencies.
+    let us = |us: f64| (latency.samples > 0).then_some(us / 1e3);
+    sheet.put(name, "mean_ms", us(latency.mean_us));
+    sheet.put(name, "p50_ms", us(latency.p50_us));
+    sheet.put(name, "p95_ms", us(latency.p95_us));
+    sheet.put(name, "p99_ms", latency.p99_us.map(|us| us / 1e3));
+    sheet.put(name, "max_ms", us(latency.max_us));
     let mut windows = beside.windows_percent.clone();
     windows.sort_by(f64::total_cmp);
     let rank = |part: f64| {
@@ -123,7 +125,7 @@ fn of_beside(sheet: &mut Sheet<'_>, role: &Role, beside: &Progress) {
     sheet.put(name, "window_p95_percent", rank(0.95));
     let Some(alone) = &role.alone else { return };
     let before = &alone.latency;
-    let over = |one: f64, before: f64| (before > 0.0).then(|| one / before);
+    let over = |one: f64, before: f64| (before > 0.0 && one > 0.0).then(|| one / before);
     sheet.put(name, "mean_over_alone", over(latency.mean_us, before.mean_us));
     sheet.put(name, "p50_over_alone", over(latency.p50_us, before.p50_us));
     sheet.put(name, "p99_over_alone", latency.p99_over(before));

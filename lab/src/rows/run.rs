@@ -336,7 +336,7 @@ impl<'a> Run<'_, 'a> {
     fn role(&self, cell: &CellPlan, role: &RolePlan, phase: Option<&Phase>) -> Role {
         let name = &role.spec.name;
         let ready = self.ready.get(&cell.group).and_then(|ready| ready.roles.get(name));
-        let mut beside = phase.and_then(|phase| phase.progress(name));
+        let mut beside = phase.and_then(|phase| phase.work(name));
         let is_first = cell.roles().next().is_some_and(|first| first.spec.name == *name);
         if let (Some(beside), Some(phase), true) = (&mut beside, phase, is_first) {
             beside.more.insert(CORES.to_owned(), phase.cores.iter().sum());

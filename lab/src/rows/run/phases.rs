@@ -96,7 +96,8 @@ impl Run<'_, '_> {
         let phase = self.enough(number, session, asked, &loads)?;
         let roles: Vec<Role> =
             cell.roles().map(|role| self.role(cell, role, Some(&phase))).collect();
-        if roles.first().is_some_and(|role| role.beside.is_none()) {
+        let is_idle = |role: &Role| role.beside.as_ref().is_none_or(|b| b.latency.samples == 0);
+        if roles.first().is_some_and(is_idle) {
             return Err(nothing(&cell.measured).into());
         }
         Ok(self.with_windows(roles, &phase))
