@@ -1,8 +1,8 @@
 //! Builds for later steps of CI, made while its tests wait.
 //!
 //! Tests leave about half of the processors' time unused. These builds run only then (`SCHED_IDLE`,
-//! sched(7)) and on one processor, so that a test that wakes up finds another. None of them is of a
-//! profile that tests are built with, so that they hold no lock of cargo's that a build for tests
+//! sched(7)) and on one processor, so that a test that wakes up finds another. None of them is in
+//! a folder that tests are built in, so that they hold no lock of cargo's that a build for tests
 //! needs. Each step runs its own commands all the same, and finds most of it there; so what fails
 //! here fails there again, where it is said.
 
@@ -14,19 +14,20 @@ use anyhow::{Context, Result};
 use rustix::process::{Pid, Signal, kill_process_group};
 
 use crate::command::{release, run as run_command};
-use crate::{book, capi, fuzz, loom, mutants, target_dir};
+use crate::{book, capi, ci, fuzz, loom, mutants, target_dir};
 
 /// A build, which prints what it does.
 type Build = fn() -> Result<()>;
 
-/// In the order in which steps need them.
-const BUILDS: [Build; 6] = [
+/// What is likeliest to be there in time comes first.
+const BUILDS: [Build; 7] = [
     || book::mdbook().map(drop),
     || run_command(&mut release("build --release --locked")),
     || capi::install::run(&capi::install::Options { prefix: target_dir().join("ahead") }),
     || run_command(loom::tests().arg("--no-run")),
     mutants::build,
     || fuzz::build(true),
+    ci::lint_all,
 ];
 
 /// Makes all of them.

@@ -22,9 +22,9 @@ const FUZZ_SECONDS: u32 = 10;
 /// How long CI stresses the runtime.
 const STRESS_SECONDS: u32 = 20;
 
-/// While these run, what later steps need is built with the time that they leave. From the last of
-/// these on, steps measure.
-const LEAVE_TIME: Range<&str> = "test".."main job";
+/// While these run, what later steps need is built with the time that they leave. The steps behind
+/// them take all processors, or measure.
+const LEAVE_TIME: Range<&str> = "test".."clippy";
 
 /// The main experiment of the simulator.
 const SCENARIO: &str = "sim/scenarios/bert-mi308x.toml";
@@ -44,15 +44,16 @@ const STEPS: [Step; 23] = [
     ("stress", |_| stressing()),
     ("examples", |_| examples()),
     ("other tests", other_tests),
-    ("clippy", |_| clippy()),
-    ("features", |_| features()),
-    ("documentation", |_| documentation()),
     ("book", |_| book::run(&book::Options { check: true })),
     ("package", |_| package::run()),
     ("hip", |_| hip::run()),
     ("kfd-vm", |_| kfd_vm::run()),
     ("rocm", |_| rocm::run(&rocm::Options::default())),
     ("python", |_| python::run(&python::Options { profile: "dev".into() })),
+    // These three share what they know of other packages.
+    ("clippy", |_| clippy()),
+    ("features", |_| features()),
+    ("documentation", |_| documentation()),
     // These four share a build.
     ("main job", |_| demo::run()),
     ("lab", |_| lab::run()),
@@ -137,12 +138,24 @@ fn format() -> Result<()> {
     Ok(())
 }
 
+/// A command that looks at code, in a folder of its own: see [`crate::ahead`].
+fn looks(verb: &str, rest: &str) -> Command {
+    let mut command = cargo(verb);
+    command.arg("--locked").arg("--target-dir").arg(target_dir().join("clippy"));
+    command.args(rest.split_whitespace());
+    command
+}
+
+/// Clippy for everything.
+pub(crate) fn lint_all() -> Result<()> {
+    run_command(&mut looks("clippy", "--workspace --all-features --all-targets -- -D warnings"))
+}
+
 fn clippy() -> Result<()> {
-    let workspace = "clippy --workspace --all-features --locked";
-    run_command(&mut cargo(&format!("{workspace} --all-targets -- -D warnings")))?;
+    lint_all()?;
     let excluded = "--exclude xsched-xtask --exclude xsched-fuzz-targets";
-    let mut code = cargo(&format!("{workspace} {excluded} --lib --bins -- -D warnings"));
-    run_command(code.args(NO_PANICS.iter().flat_map(|lint| ["-D", lint])))?;
+    let code = format!("--workspace --all-features {excluded} --lib --bins -- -D warnings");
+    run_command(looks("clippy", &code).args(NO_PANICS.iter().flat_map(|lint| ["-D", lint])))?;
     let target = target_dir().join("proof");
     loom::clippy()?;
     let mut bare = cargo("clippy --manifest-path proof/Cargo.toml --release --locked --target-dir");
@@ -152,10 +165,11 @@ fn clippy() -> Result<()> {
 /// The published crates without features and with each of them alone.
 fn features() -> Result<()> {
     for (folder, name) in PUBLISHED {
-        let package = format!("clippy --package {name} --locked --no-default-features");
-        run_command(&mut cargo(&format!("{package} -- -D warnings")))?;
+        let package = format!("--package {name} --no-default-features");
+        run_command(&mut looks("clippy", &format!("{package} -- -D warnings")))?;
         for feature in features_of(folder)? {
-            run_command(&mut cargo(&format!("{package} --features {feature} -- -D warnings")))?;
+            let one = format!("{package} --features {feature} -- -D warnings");
+            run_command(&mut looks("clippy", &one))?;
         }
     }
     Ok(())
@@ -209,7 +223,7 @@ fn examples() -> Result<()> {
 }
 
 fn documentation() -> Result<()> {
-    let mut command = cargo("doc --workspace --all-features --no-deps --locked");
+    let mut command = looks("doc", "--workspace --all-features --no-deps");
     run_command(command.env("RUSTDOCFLAGS", "-D warnings"))
 }
 
