@@ -110,8 +110,9 @@ mod tests {
             folder(&at("1"), "5.1", 2, "a"),
             folder(&at("2"), "5.1", 1, "b"),
             folder(&at("3"), "5.2", 1, "a"),
+            folder(&at("3"), "5.21", 2, "c"),
             folder(&at("4"), "5.2", 1, "b"),
-            folder(&at("4"), "5.21", 1, "c"),
+            folder(&at("4"), "5.21", 1, "d"),
         ];
         fs::remove_dir_all(at("3").join("raw")).unwrap();
         fs::remove_dir_all(at("1").join("predictions")).unwrap();

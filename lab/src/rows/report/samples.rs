@@ -8,7 +8,7 @@ use super::super::document::{
 use crate::stats::Quantiles;
 
 /// Latencies of 1,000 requests from this on, each a thousandth longer.
-pub(crate) fn progress(ms: f64, rate_per_s: f64) -> Progress {
+pub(super) fn progress(ms: f64, rate_per_s: f64) -> Progress {
     let ns: Vec<u64> = (0..1_000).map(|n| (ms * 1e3 * f64::from(1_000 + n)) as u64).collect();
     Progress {
         latency: Quantiles::of(&ns),
@@ -37,7 +37,7 @@ pub(crate) fn cell(group: &str, way: &str, ms: f64) -> Cell {
     }
 }
 
-pub(crate) fn figure(cell: &str, role: &str, quantity: &str, value: f64) -> Figure {
+pub(super) fn figure(cell: &str, role: &str, quantity: &str, value: f64) -> Figure {
     let key = Key { cell: cell.into(), role: role.into(), quantity: quantity.into() };
     Figure { key, value }
 }
@@ -62,7 +62,7 @@ pub(crate) fn row(id: &str, name: &str, cells: Vec<Cell>, figures: Vec<Figure>) 
     }
 }
 
-pub(crate) fn verdict(met: Option<bool>) -> Verdict {
+pub(super) fn verdict(met: Option<bool>) -> Verdict {
     Verdict {
         goal: "P99 of foreground ≤ 1.30 × alone".to_owned(),
         whose: "plan".to_owned(),
@@ -72,7 +72,7 @@ pub(crate) fn verdict(met: Option<bool>) -> Verdict {
     }
 }
 
-pub(crate) fn prediction(id: &str, figures: Vec<Figure>) -> Prediction {
+pub(super) fn prediction(id: &str, figures: Vec<Figure>) -> Prediction {
     Prediction {
         version: VERSION,
         id: id.to_owned(),
@@ -84,7 +84,7 @@ pub(crate) fn prediction(id: &str, figures: Vec<Figure>) -> Prediction {
 }
 
 /// A row with a cell that was not run, and its prediction.
-pub(crate) fn fixed_priority() -> (Row, Prediction) {
+pub(super) fn fixed_priority() -> (Row, Prediction) {
     let mut mps = cell("eager, processes", "mps", 9.0);
     mps.status = Status::NotRun("MPS does not start".to_owned());
     let cells = ["native", "xsched"].into_iter().zip([9.0, 5.3]);
