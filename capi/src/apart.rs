@@ -6,15 +6,18 @@
 //! another priority than the first one's, a scheduler that the program chooses, or an XQueue that
 //! the program makes or asks for, since hints, suspensions and commands of its own need the
 //! XQueue's handle. The scheduler of the node says from moment to moment whether the process has to
-//! be told from others: a process that is alone on its GPU has not.
+//! be told from others: a process that is alone on its GPU has not. It says as well whether the
+//! process may be held for others; one that may not has few gates.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 
-use xsched_node::{SharedPage, shared};
+use xsched_node::{Others, SharedPage, others};
 
 /// 0, or 1 for ever.
 static APART: AtomicU32 = AtomicU32::new(0);
+/// Streams are told apart by more than the priorities that they were made with.
+static BY_CHOICE: AtomicBool = AtomicBool::new(false);
 /// What stands for the node's word before there is one.
 static NOT_YET: AtomicU32 = AtomicU32::new(0);
 /// The word in which the scheduler of the node says it; null without one.
@@ -23,6 +26,12 @@ static NODE: AtomicPtr<AtomicU32> = AtomicPtr::new(std::ptr::null_mut());
 /// From now on streams are scheduled one by one. A launch that an interposer is about to make on
 /// another thread may still be made at once.
 pub(crate) fn tell() {
+    BY_CHOICE.store(true, Ordering::Release);
+    tell_by_priority();
+}
+
+/// The same where nothing but the streams' own priorities tells them apart.
+pub(crate) fn tell_by_priority() {
     // The line stays shared by the threads that launch.
     if !is_told() {
         APART.store(1, Ordering::Release);
@@ -38,11 +47,26 @@ pub(crate) fn join() {
 /// GPU, streams are told apart for ever.
 pub(crate) fn follow(page: &Arc<SharedPage>) {
     let kept: &'static Arc<SharedPage> = Box::leak(Box::new(Arc::clone(page)));
-    let (before, word) = ((&raw const NOT_YET).cast_mut(), shared(kept));
+    let (before, word) = ((&raw const NOT_YET).cast_mut(), others(kept));
     let word = std::ptr::from_ref(word).cast_mut();
     if NODE.compare_exchange(before, word, Ordering::AcqRel, Ordering::Acquire).is_err() {
         tell();
     }
+}
+
+/// Whether the scheduler of the node, if there is one, may hold the process or a stream of it for
+/// another process.
+pub(crate) fn may_node_hold() -> bool {
+    // SAFETY: it is null, or a word that stays for ever.
+    let word = unsafe { NODE.load(Ordering::Acquire).as_ref() };
+    let is_behind = |word: &AtomicU32| Others::of(word.load(Ordering::Acquire)) == Others::Behind;
+    BY_CHOICE.load(Ordering::Acquire) || !word.is_some_and(is_behind)
+}
+
+/// Whether something may hold a stream for another one, or for another process. `is_first`: no
+/// stream of the process was made with a higher priority.
+pub(crate) fn may_hold(is_first: impl FnOnce() -> bool) -> bool {
+    may_node_hold() || is_told() && !is_first()
 }
 
 /// Whether every launch from now on is scheduled.

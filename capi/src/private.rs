@@ -19,6 +19,7 @@ use xsched_core::level::Level;
 use xsched_hal_cuda::table::CuContext;
 use xsched_hal_hip::loaded;
 use xsched_hal_stream::Gates;
+use xsched_policies::Any;
 
 use crate::apart;
 use crate::command::Command;
@@ -468,13 +469,16 @@ pub extern "C" fn xsched_private_stream_priority(xq: XQueueHandle, priority: c_i
     answer(|| {
         // Before the hint, so that the others' launches are known when it counts.
         if *process().first_priority.get_or_init(|| priority) != priority {
-            apart::tell();
+            let is_strict = matches!(process().env.policy, Any::Hpf(_));
+            if is_strict { apart::tell_by_priority() } else { apart::tell() }
         }
+        let queue = process().queue(xq)?;
         // An XQueue has 0 at first.
-        if priority == 0 || process().queue(xq)?.priority() != Rank::DEFAULT {
-            return Ok(());
+        if priority != 0 && queue.priority() == Rank::DEFAULT {
+            done(XHintPriority(xq, priority))?;
         }
-        done(XHintPriority(xq, priority))
+        process().highest_priority.fetch_max(queue.priority().get().into(), Ordering::Relaxed);
+        Ok(())
     })
 }
 

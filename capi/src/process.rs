@@ -1,7 +1,7 @@
 //! What the process has: one runtime, its devices and its handles, whichever library is loaded
 //! first.
 
-use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -56,6 +56,8 @@ pub(crate) struct Process {
     settings: Mutex<Settings>,
     /// The priority of the first stream that got an XQueue from an interposer.
     pub(crate) first_priority: OnceLock<i32>,
+    /// The highest of all.
+    pub(crate) highest_priority: AtomicI32,
     /// Something in this process hands launches over to XQueues.
     pub(crate) is_interposed: AtomicBool,
     /// An interposer has asked whether it is to hand launches over.
@@ -158,6 +160,7 @@ impl Process {
             cuda: CudaDevices::new(spacing_us, apart),
             settings: Mutex::default(),
             first_priority: OnceLock::new(),
+            highest_priority: AtomicI32::new(i32::MIN),
             is_interposed: AtomicBool::new(false),
             interposer_known: AtomicBool::new(false),
             said_so: AtomicBool::new(false),

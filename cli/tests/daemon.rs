@@ -576,6 +576,31 @@ fn streams_that_wait_for_each_other_can_be_held_without_the_device() {
 }
 
 #[test]
+fn a_process_that_nothing_comes_before_is_not_made_ready_to_be_held() {
+    let node = Node::new();
+    let batch = node.background("batch", &["--class", "batch"]);
+    assert!(batch.goes_on());
+    let source = node.folder.path().join("program.c");
+    fs::write(&source, EVENTS).expect("a file");
+    node.compile(&source);
+    let near = [("XSCHED_GATE_SPACING_US", "1")];
+    let first = node.background_with("first", &["--priority", "5"], &near);
+    assert!(first.goes_on());
+    let [waits, writes, _] = counted(first);
+    assert!(writes * 10 < waits, "{writes} writes for {waits} waits");
+    let second = node.background_with("second", &["--priority", "5"], &near);
+    assert!(second.goes_on());
+    // Of the same program, so that it counts as well.
+    let before = node.background_with("before", &["--priority", "9"], &near);
+    assert!(before.goes_on() && (0..10).all(|_| second.goes_on()));
+    let [waits, writes, _] = counted(second);
+    assert!(writes * 10 > waits, "{writes} writes for {waits} waits");
+    before.end();
+    assert!(batch.goes_on());
+    batch.end();
+}
+
+#[test]
 fn a_process_whose_streams_have_no_gates_is_held_at_level_1() {
     // All streams share a hardware queue, so a gate of one would hold all.
     let node = Node::new();

@@ -19,8 +19,9 @@ use crate::tenant::{Tenant, Who};
 pub const CLIENTS_MAX: u32 = 4_096;
 const CLIENTS_OF_USER_MAX: u32 = 2_048;
 /// The timeslice of policies that share device time between processes, whose turns are to be of
-/// many commands: what is on its way when a turn ends runs on.
-pub const TIMESLICE: Span = Span::from_ms(40);
+/// many commands: what is on its way when a turn ends runs on, and a GPU takes 0.15 ms to change
+/// the process.
+pub const TIMESLICE: Span = Span::from_ms(100);
 /// The largest file that is read, in bytes.
 const BYTES_MAX: u64 = 1 << 20;
 

@@ -12,7 +12,7 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use xsched_hal_stream::{PageSource, SharedPage};
 
 use crate::follow::{self, tell};
-use crate::load::{Load, set_shared, set_unwanted};
+use crate::load::{Load, Others, set_others, set_unwanted};
 use crate::wire::{Answer, NodeError, Request, VERSION, Wire, holder};
 
 /// For how long an answer of the daemon is waited for.
@@ -222,7 +222,7 @@ impl Link {
             page.release_all(holder());
             // The next one says it anew.
             set_unwanted(page);
-            set_shared(page, false);
+            set_others(page, Others::None);
             tell(page);
         }
     }

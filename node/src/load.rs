@@ -15,7 +15,7 @@ use xsched_hal_stream::SharedPage;
 const LOAD: usize = 2;
 /// Where it says whether the daemon wants to be woken.
 const WANTED: usize = 3;
-/// Where the daemon says whether the process's launches are to be scheduled.
+/// Where the daemon says what the [`Others`] on the GPU are.
 const SHARED: usize = 10;
 /// Where the process says how many streams it has with queues of level 1; then of 2 and of 3.
 const LEVELS: usize = 11;
@@ -25,6 +25,39 @@ const USED_NS: usize = 2;
 const RETIRED: usize = 3;
 /// Where it says how many launches went past the scheduler, and one more; 0 if it cannot say.
 const PAST: usize = 4;
+
+/// What the other processes on its GPU are for a process.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Others {
+    /// There are none. The process's launches need not be scheduled, and nothing of it is held.
+    #[default]
+    None,
+    /// It may be held for them, or is to be held anyway.
+    Before,
+    /// It is held for none of them, but they are for it, until this changes.
+    Behind,
+}
+
+impl Others {
+    /// What a number of the page means. One that makes no sense is [`Others::Before`], with which
+    /// all that may be scheduled is.
+    #[must_use]
+    pub const fn of(number: u32) -> Self {
+        match number {
+            0 => Self::None,
+            2 => Self::Behind,
+            _ => Self::Before,
+        }
+    }
+
+    const fn number(self) -> u32 {
+        match self {
+            Self::None => 0,
+            Self::Before => 1,
+            Self::Behind => 2,
+        }
+    }
+}
 
 /// Counts the queues of a process that have work on a GPU, and wakes the daemon when that begins or
 /// ends.
@@ -177,16 +210,16 @@ pub fn set_wanted(page: &SharedPage) -> bool {
     want(page.header(LOAD), page.header(WANTED))
 }
 
-/// For the process: where the daemon says that the process's launches are to be scheduled, which is
-/// not 0 then. While it is 0, the daemon holds nothing of the process.
+/// For the process: where the daemon says what the others on the GPU are, as [`Others::of`] reads
+/// it. While it is 0, the process's launches need not be scheduled.
 #[must_use]
-pub fn shared(page: &SharedPage) -> &AtomicU32 {
+pub fn others(page: &SharedPage) -> &AtomicU32 {
     page.header(SHARED)
 }
 
-/// For the daemon: says whether the process's launches are to be scheduled.
-pub fn set_shared(page: &SharedPage, is_shared: bool) {
-    page.header(SHARED).put(is_shared.into());
+/// For the daemon: says what the others on the GPU are.
+pub fn set_others(page: &SharedPage, others: Others) {
+    page.header(SHARED).put(others.number());
 }
 
 /// For the daemon: says that it need not be woken.
@@ -197,6 +230,13 @@ pub fn set_unwanted(page: &SharedPage) {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_number_that_makes_no_sense_has_all_be_scheduled() {
+        let all = [Others::None, Others::Before, Others::Behind];
+        assert_eq!(all.map(|others| Others::of(others.number())), all);
+        assert_eq!(Others::of(u32::MAX), Others::Before);
+    }
 
     #[test]
     fn the_first_and_the_last_queue_wake_a_daemon_that_wants_it() {

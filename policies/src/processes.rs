@@ -23,15 +23,13 @@ use xsched_core::time::{Duration, Instant};
 
 use crate::engine::each_changed;
 use crate::process::{FREE, Link, Process, SCALE, WHOLE, budget_of};
-use crate::share::{SOON, shortest_turn};
+use crate::share::{SOON, grace, shortest_turn};
 
 const HOLD: Verdict = Verdict::Hold(Urgency::NOW);
 /// How many processes are told apart.
 pub(crate) const PLACES: usize = 64;
 /// Turns and reports in a timeslice, at most.
 const TURNS_MAX: u64 = 20;
-/// Graces in a timeslice, as in [`share`](crate::share).
-const GRACES: u64 = 50;
 fn link(place: usize) -> Link {
     place as u32 + 1
 }
@@ -455,7 +453,7 @@ impl Processes {
         }
         if process.ready == 0 {
             let grace = match device.grace {
-                Instant::ZERO => now + Duration::from_ns(self.timeslice.as_ns() / GRACES),
+                Instant::ZERO => now + grace(self.timeslice),
                 until => until,
             };
             set_device(queues, process.device, |device| device.grace = grace);

@@ -12,7 +12,7 @@
 //! because other queues are new, and one that is idle for a moment between two requests loses
 //! nothing. A queue that becomes idle while other queues are ready is held until it has a turn or
 //! none is ready. If it had the turn and the turn is not over, the device waits a fiftieth of a
-//! timeslice for it first: commands that cannot be stopped would otherwise take its turn in every
+//! timeslice for it first, at most 1 ms: commands that cannot be stopped would otherwise take its turn in every
 //! pause, however short.
 //!
 //! With strict classes, only the ready queues of the highest class take turns. When another class
@@ -40,8 +40,10 @@ pub(crate) const WEIGHT_MAX: u32 = 1_000_000;
 /// How often queues report progress in a timeslice.
 const REPORTS: u64 = 20;
 
-/// Graces in a timeslice.
+/// Graces in a timeslice, at least.
 const GRACES: u64 = 50;
+/// The longest grace: what a turn is lengthened by need not grow with it.
+const GRACE_MAX: Duration = Duration::from_ms(1);
 /// What timers are ahead at least.
 pub(crate) const SOON: Duration = Duration::from_ns(1);
 /// A whole context, in permille.
@@ -69,6 +71,11 @@ type Ready<'t> = crate::ready::Ready<'t, Round>;
 
 /// Length of a round, unless a hint says otherwise.
 pub(crate) const TIMESLICE: Duration = Duration::from_ms(5);
+
+/// For how long the device waits for a queue whose turn is not over.
+pub(crate) fn grace(timeslice: Duration) -> Duration {
+    timeslice.per(GRACES).min(GRACE_MAX)
+}
 
 /// How long a turn lasts at least: a twentieth of a timeslice, and four times as long as it takes
 /// to save one context and to restore another, or the device would do little else. At most a
@@ -458,7 +465,7 @@ impl Share {
 
     /// How long the device waits for a queue whose turn is not over and that has become idle.
     fn grace(&self) -> Duration {
-        Duration::from_ns(self.timeslice.as_ns() / GRACES)
+        grace(self.timeslice)
     }
 }
 

@@ -48,6 +48,10 @@ pub(crate) trait Hardware: Debug + Send + Sync {
     /// The stream's address, or 0 if there is none.
     fn stream(&self) -> usize;
 
+    /// From now on its XQueues' gates are close together, or so far apart that they cost nothing,
+    /// since hardly anything may hold what is launched.
+    fn place_gates(&self, _are_close: bool) {}
+
     /// Where graphs of CUDA get gates of the present XQueue's, if it has any.
     fn gates_of_graphs(&self) -> Option<GateAt> {
         None

@@ -298,6 +298,10 @@ fn checked_address(stream: *mut c_void) -> Answer<usize> {
 /// gate takes 2.3 µs of an H200.
 const SHARED_SPACING_NS: u64 = 100_000;
 
+/// The same while the node's scheduler holds the process for no other one: what a hold by hand
+/// waits for.
+const FREE_SPACING_NS: u64 = 10_000_000;
+
 /// A stream.
 #[derive(Debug)]
 pub(super) struct StreamHardware<A: Vendor> {
@@ -314,6 +318,8 @@ pub(super) struct StreamHardware<A: Vendor> {
     gates: Reason,
     /// Predicted work between two gates, if the environment says how much.
     spacing_us: Option<u32>,
+    /// That between those of the XQueues in it.
+    spacing: Spacing,
     /// That of the gates of the XQueue that was opened last, if it has gates.
     word: Mutex<Option<GateWord<A>>>,
     /// How far the stream has got, for others that wait for it.
@@ -328,7 +334,8 @@ impl<A: Vendor> StreamHardware<A> {
         let (no_lv3, gates) = (reason(), reason());
         let timeline = Timeline::new(&pair.below);
         let unit = Mutex::default();
-        Self {
+        let spacing = Spacing::default();
+        let this = Self {
             pair,
             stream,
             address,
@@ -337,10 +344,13 @@ impl<A: Vendor> StreamHardware<A> {
             no_lv3,
             gates,
             spacing_us,
+            spacing,
             word,
             timeline,
             unit,
-        }
+        };
+        this.place_gates(true);
+        this
     }
 
     fn unit(&self) -> MutexGuard<'_, Option<StreamUnit>> {
@@ -363,9 +373,9 @@ impl<A: Vendor> StreamHardware<A> {
         Some((unit, word))
     }
 
-    /// Predicted work between two gates, unless the environment says how much.
-    fn spacing_or(&self, spacing: Spacing) -> Spacing {
-        self.spacing_us.map_or(spacing, |us| Spacing::of_ns(u64::from(us) * 1_000))
+    /// Predicted work between two gates, in nanoseconds, unless the environment says how much.
+    fn spacing_or(&self, ns: u64) -> u64 {
+        self.spacing_us.map_or(ns, |us| u64::from(us) * 1_000)
     }
 
     /// Opens an XQueue that is held with the process, or is this unit.
@@ -389,9 +399,7 @@ impl<A: Vendor> StreamHardware<A> {
         // The scheduler of the node holds the process by its gates, whatever level it has itself.
         let in_unit = self.pair.below.is_in_unit();
         let gated = if in_unit { Level::Deactivate } else { level.min(Level::Deactivate) };
-        // Under the node's scheduler there are gates only while others are on the GPU.
-        let spacing = if in_unit { Spacing::of_ns(SHARED_SPACING_NS) } else { Spacing::default() };
-        let mut stream = stream.level_max(gated).spacing(self.spacing_or(spacing));
+        let mut stream = stream.level_max(gated).spacing(self.spacing.clone());
         let held = HeldRing::default();
         stream = stream.reason_to(Arc::clone(&self.gates)).held_ring_to(&held);
         // Known before, so that graphs can have it in gates of their own.
@@ -496,11 +504,24 @@ impl<A: Vendor> Hardware for StreamHardware<A> {
         self.address
     }
 
+    fn place_gates(&self, are_close: bool) {
+        // Under the node's scheduler there are gates only while others are on the GPU.
+        let ns = match (self.pair.below.is_in_unit(), are_close) {
+            (false, _) => self.spacing_or(Spacing::default().ns()),
+            (true, true) => self.spacing_or(SHARED_SPACING_NS),
+            (true, false) => self.spacing_or(FREE_SPACING_NS),
+        };
+        // The line stays shared by the threads that launch.
+        if self.spacing.ns() != ns {
+            self.spacing.set_ns(ns);
+        }
+    }
+
     fn gates_of_graphs(&self) -> Option<GateAt> {
         let this = (self as &dyn Any).downcast_ref::<StreamHardware<CudaApi>>()?;
         let word = this.word.lock().unwrap_or_else(PoisonError::into_inner).clone()?;
         // A graph keeps its gates while no other process is on the GPU.
-        let spacing_ns = this.spacing_or(Spacing::default()).ns();
+        let spacing_ns = this.spacing_or(Spacing::default().ns());
         Some(GateAt { device: this.pair.below.clone(), word, spacing_ns })
     }
 

@@ -29,6 +29,11 @@ fn gates_of(process: &Process, xq: XQueueHandle) -> Option<GateAt> {
     process.queues.get(xq)?.hwq().hardware.gates_of_graphs()
 }
 
+/// Whether a graph may be held that is launched in an XQueue now.
+fn needs_gates(process: &Process, xq: XQueueHandle) -> bool {
+    process.queues.get(xq).is_none_or(|queue| queue.may_be_held())
+}
+
 /// For interposers: the program has made `exec` of `graph` with these flags of
 /// `cuGraphInstantiateWithFlags`. `kXSchedSuccess` if that is to be launched by
 /// [`xsched_private_cuda_graph_launch`] from now on.
@@ -68,7 +73,9 @@ pub extern "C" fn xsched_private_cuda_graph_prepare(
 ) -> XResult {
     answer(|| {
         let process = process();
-        if let Some(copy) = process.cuda.graphs.find(exec) {
+        if needs_gates(process, xq)
+            && let Some(copy) = process.cuda.graphs.find(exec)
+        {
             let prepared = lock(&copy).prepare(xq, || gates_of(process, xq));
             let _ =
                 prepared.inspect_err(|why| tracing::info!(?exec, "a graph has no gates: {why}"));
@@ -93,7 +100,7 @@ pub unsafe extern "C" fn xsched_private_cuda_graph_launch(
         let process = process();
         let (exec, stream, copy) =
             (CuGraphExec(exec), CuStream(stream), process.cuda.graphs.find(exec));
-        match copy {
+        match copy.filter(|_| needs_gates(process, xq)) {
             Some(copy) => {
                 let mut copy = lock(&copy);
                 // SAFETY: as the caller promises.

@@ -60,7 +60,9 @@ fn launch_here(
     answer(|| {
         let launch = launch.filter(|_| !data.is_null());
         let launch = launch.ok_or_else(|| Refusal::invalid("the function or its data is null"))?;
-        process().queue(xq)?.launch_here(&make(launch))
+        let queue = process().queue(xq)?;
+        queue.hwq().hardware.place_gates(queue.may_be_held());
+        queue.launch_here(&make(launch))
     })
 }
 

@@ -3,6 +3,7 @@
 use xsched_core::level::Level;
 use xsched_hal_stream::Point;
 
+use crate::apart;
 use crate::graphs::lock;
 use crate::process::process;
 use crate::refusal::answer;
@@ -39,7 +40,7 @@ pub extern "C" fn xsched_private_awaited(xq: XQueueHandle) -> XResult {
 
 /// For interposers: has the stream of this XQueue say that it has got as far as now, and answers
 /// the point for [`xsched_private_wait_for`]. The word is 0 where that is of no use: without the
-/// scheduler of a node, or on a device whose streams cannot.
+/// scheduler of a node, while that does not hold the process, or on a device whose streams cannot.
 ///
 /// # Safety
 /// Both are null or may be written to. The stream is alive and not captured.
@@ -53,7 +54,8 @@ pub unsafe extern "C" fn xsched_private_signal(
     answer(|| {
         // SAFETY: as the caller promises.
         let (word, number) = unsafe { (out(word)?, out(number)?) };
-        let point = process().queue(xq)?.hwq().hardware.signal();
+        let queue = process().queue(xq)?;
+        let point = if apart::may_node_hold() { queue.hwq().hardware.signal() } else { None };
         word.write(point.map_or(0, |point| point.word));
         number.write(point.map_or(0, |point| point.number));
         Ok(())

@@ -82,8 +82,9 @@ mod tests {
     use std::sync::atomic::Ordering;
     use std::sync::mpsc::channel;
 
-    use xsched_core::hint::Priority;
+    use xsched_core::hint::{PolicyHint, Priority};
     use xsched_hal_stream::SharedPage;
+    use xsched_node::{Others, others};
 
     use super::*;
     use crate::scheduler::{Client, hints, new_eventfd};
@@ -143,6 +144,39 @@ mod tests {
             assert!(greedy >= 1_500, "{modest} ms of 10,000, {count} others {greedy}");
             assert_eq!(here.defect(), None);
         }
+    }
+
+    #[test]
+    fn the_only_one_of_the_highest_priority_is_told_that_it_comes_first() {
+        let told = |page: &SharedPage| Others::of(others(page).load(Ordering::SeqCst));
+        let mut here = here("hpf");
+        let low = join(&mut here, 1, 1, (-5, None));
+        assert_eq!(told(&low), Others::None);
+        let high = join(&mut here, 2, 2, (5, None));
+        assert_eq!([&low, &high].map(told), [Others::Before, Others::Behind]);
+        let same = join(&mut here, 3, 3, (5, None));
+        assert_eq!([&low, &high, &same].map(told), [Others::Before; 3]);
+        here.take(Op::Leave(3));
+        here.turn(0, &[]);
+        let hold = |here: &mut Here, hold| {
+            let key = here.driver.clients[&2].units[0];
+            here.driver.hold_by_hand(key, hold, here.now);
+            here.turn(0, &[]);
+        };
+        hold(&mut here, true);
+        assert_eq!(told(&high), Others::Before, "it is held");
+        hold(&mut here, false);
+        assert_eq!(told(&high), Others::Behind);
+        let ageing = PolicyHint::Ageing(Some(Duration::from_ms(50)));
+        for (policy, hints) in [("hpf", vec![ageing]), ("up", Vec::new())] {
+            let policy = Box::new(policy.parse::<Any>().expect("a policy"));
+            here.take(Op::Policy(policy, hints));
+            here.turn(0, &[]);
+            assert_eq!([&low, &high].map(told), [Others::Before; 2]);
+        }
+        here.take(Op::Leave(1));
+        here.turn(0, &[]);
+        assert_eq!(told(&high), Others::None);
     }
 
     #[test]

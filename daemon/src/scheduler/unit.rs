@@ -9,8 +9,8 @@ use xsched_core::time::{Duration, Instant};
 use xsched_core::unit::{Counted, Ran, Unit as State};
 use xsched_hal_stream::SharedPage;
 use xsched_node::{
-    holder, is_loaded, levels, loaded_queues, past, retired, set_shared, set_unwanted, set_wanted,
-    tell, used_ns,
+    Others, holder, is_loaded, levels, loaded_queues, past, retired, set_others, set_unwanted,
+    set_wanted, tell, used_ns,
 };
 
 use super::account::Account;
@@ -32,10 +32,9 @@ pub(crate) struct Unit {
     has_closed: bool,
     /// It is among those whose gates are late.
     is_noted: bool,
-    /// Its priority says that it never runs.
-    never_runs: bool,
-    /// Its launches are scheduled.
-    is_shared: bool,
+    priority: Priority,
+    /// What it was told of the others on its GPU.
+    others: Others,
     /// It wakes the daemon.
     rings: bool,
     /// Its gang has something to decide.
@@ -63,8 +62,8 @@ impl Unit {
             state: State::new(used_ns(&page), now),
             has_closed: false,
             is_noted: false,
-            never_runs: false,
-            is_shared: false,
+            priority: Priority::default(),
+            others: Others::None,
             rings: false,
             is_in_gang: false,
             stance: Stance::Open,
@@ -115,18 +114,37 @@ impl Unit {
     /// from now on: it has to be looked at after this.
     pub(crate) fn update_shared(&mut self, has_others: bool) -> bool {
         let shared = has_others || self.may_be_held() || self.is_in_gang;
-        if std::mem::replace(&mut self.is_shared, shared) == shared {
+        if shared != self.is_alone() {
             return false;
         }
-        if let Some(page) = self.pages.first() {
-            set_shared(page, shared);
-        }
+        self.tell_others(if shared { Others::Before } else { Others::None });
         self.set_rings(shared)
     }
 
+    /// Tells the process whether it may be held for others on its GPU, if there are any. A gate
+    /// takes some of the device, and one that comes first can do without.
+    pub(crate) fn rank(&mut self, comes_first: bool) {
+        let is_free = comes_first && !self.may_be_held() && !self.is_in_gang;
+        if !self.is_alone() {
+            self.tell_others(if is_free { Others::Behind } else { Others::Before });
+        }
+    }
+
+    fn tell_others(&mut self, others: Others) {
+        if std::mem::replace(&mut self.others, others) != others
+            && let Some(page) = self.pages.first()
+        {
+            set_others(page, others);
+        }
+    }
+
+    pub(crate) const fn priority(&self) -> Priority {
+        self.priority
+    }
+
     /// Whether it may be held where it is alone on its GPU.
-    pub(crate) const fn may_be_held(&self) -> bool {
-        self.state.is_held_by_hand() || self.never_runs
+    pub(crate) fn may_be_held(&self) -> bool {
+        self.state.is_held_by_hand() || self.priority == Priority::NO_EXECUTE
     }
 
     /// Whether its gang has something to decide.
@@ -165,7 +183,7 @@ impl Unit {
     /// Says whether the process is to wake the daemon, which it does at most while its launches are
     /// scheduled. True if it does from now on: it has to be looked at after this.
     pub(crate) fn set_rings(&mut self, rings: bool) -> bool {
-        let rings = (rings || self.is_in_gang) && self.is_shared;
+        let rings = (rings || self.is_in_gang) && !self.is_alone();
         if std::mem::replace(&mut self.rings, rings) == rings {
             return false;
         }
@@ -184,7 +202,7 @@ impl Unit {
 
     /// Its hints are these from now on.
     pub(crate) fn note_hints(&mut self, hints: &Hints) {
-        self.never_runs = hints.priority == Priority::NO_EXECUTE;
+        self.priority = hints.priority;
     }
 
     /// Looks whether it has work, or is in a short pause. True if that has changed.
@@ -361,7 +379,7 @@ impl Unit {
 
     /// Whether it is alone on its GPU, so that nothing of it is scheduled or measured.
     pub(crate) const fn is_alone(&self) -> bool {
-        !self.is_shared
+        matches!(self.others, Others::None)
     }
 
     /// `alone`, `idle`, `running` or `held`.

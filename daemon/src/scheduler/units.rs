@@ -1,7 +1,9 @@
 //! All processes on GPUs, and which of them run.
 
+use std::cmp::Ordering;
 use std::collections::HashMap;
 
+use xsched_core::hint::Priority;
 use xsched_core::id::DeviceId;
 use xsched_core::time::{Duration, Instant};
 
@@ -20,6 +22,8 @@ pub(crate) struct Units {
     on: HashMap<DeviceId, On>,
     /// All are scheduled and wake the daemon, also where there is nothing to decide.
     watches_all: bool,
+    /// Which come first on their GPUs may have changed.
+    may_rank_anew: bool,
 }
 
 /// The processes on a GPU.
@@ -107,6 +111,7 @@ impl Units {
     /// one on its GPU. Answers those that are scheduled from now on: with one process on a GPU
     /// there is nothing to decide.
     pub(crate) fn update_shared(&mut self, key: u32) -> Vec<u32> {
+        self.rank_anew();
         let Some(unit) = self.all.get(&key) else { return Vec::new() };
         let on = self.on.get(&unit.device).map_or(&[][..], |on| &on.keys);
         let has_others = on.len() > 1 || self.watches_all;
@@ -114,6 +119,35 @@ impl Units {
         let all = &mut self.all;
         let is_new = |key: &&u32| all.get_mut(key).is_some_and(|u| u.update_shared(has_others));
         changed.iter().filter(is_new).copied().collect()
+    }
+
+    /// Which processes come first on their GPUs may have changed, or what that means.
+    pub(crate) const fn rank_anew(&mut self) {
+        self.may_rank_anew = true;
+    }
+
+    /// Tells each process whether it may be held for others, if that may have changed. `is_strict`:
+    /// the policy holds a process for those of higher priority alone. One of several that have the
+    /// highest may be held as well: a user is more likely to hold it by hand, or to put it below
+    /// the others.
+    pub(crate) fn rank(&mut self, is_strict: bool) {
+        if !std::mem::take(&mut self.may_rank_anew) {
+            return;
+        }
+        // The highest priority on each GPU, and how many have it.
+        let mut first = [(Priority::NO_EXECUTE, 0_u32); DEVICES_MAX];
+        for unit in self.all.values() {
+            let (highest, count) = &mut first[unit.device.index()];
+            match unit.priority().cmp(highest) {
+                Ordering::Less => {}
+                Ordering::Equal => *count += 1,
+                Ordering::Greater => (*highest, *count) = (unit.priority(), 1),
+            }
+        }
+        for unit in self.all.values_mut() {
+            let is_first = first[unit.device.index()] == (unit.priority(), 1);
+            unit.rank(is_strict && is_first);
+        }
     }
 
     /// Has the only process of a GPU that has work be silent, and all others wake the daemon. To be
@@ -144,6 +178,7 @@ impl Units {
     /// to decide. Answers those that do so from now on, which have to be looked at.
     pub(crate) fn watch_all(&mut self, watches_all: bool) -> Vec<u32> {
         self.watches_all = watches_all;
+        self.rank_anew();
         let mut begin = Vec::new();
         for on in self.on.values_mut() {
             let has_others = on.keys.len() > 1 || watches_all;
@@ -160,6 +195,7 @@ impl Units {
 
     pub(crate) fn remove(&mut self, key: u32) -> Option<Unit> {
         let unit = self.all.remove(&key)?;
+        self.rank_anew();
         self.closed -= usize::from(unit.is_closed());
         self.loaded.retain(|loaded| *loaded != key);
         if let Some(on) = self.on.get_mut(&unit.device) {
