@@ -251,6 +251,12 @@ impl Process {
         link.set_hints(priority.get().into(), share);
     }
 
+    /// Whether something may hold what an interposer launches now in an XQueue.
+    pub(crate) fn may_hold(&self, queue: &Queue) -> bool {
+        let highest = || self.highest_priority.load(Ordering::Relaxed);
+        apart::may_hold(|| i32::from(queue.priority().get()) >= highest())
+    }
+
     fn settings(&self) -> MutexGuard<'_, Settings> {
         self.settings.lock().unwrap_or_else(PoisonError::into_inner)
     }

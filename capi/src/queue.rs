@@ -13,7 +13,6 @@ use crate::apart;
 use crate::command::{Awaited, Command, is_inside_callback};
 use crate::commands::Commands;
 use crate::hwqueue::HwQueue;
-use crate::process::process;
 use crate::refusal::{Answer, Refusal};
 use crate::side::{End, Side};
 use crate::thread::this_thread;
@@ -370,12 +369,6 @@ impl Queue {
     /// Its priority, as it was set last.
     pub(crate) fn priority(&self) -> Priority {
         lock(&self.hints).priority
-    }
-
-    /// Whether something may hold what is launched now by an interposer.
-    pub(crate) fn may_be_held(&self) -> bool {
-        let highest = || process().highest_priority.load(Ordering::Relaxed);
-        apart::may_hold(|| i32::from(self.priority().get()) >= highest())
     }
 
     /// Changes what the policy knows about it.

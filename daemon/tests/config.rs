@@ -225,7 +225,7 @@ fn rounds_between_processes_are_long_unless_the_file_says_otherwise() {
         let policy = name.parse().expect("a policy");
         parse(text).expect("a configuration").policy.hints_of(&policy)
     };
-    let long = PolicyHint::Timeslice(Duration::from_ms(40));
+    let long = PolicyHint::Timeslice(Duration::from_ms(100));
     for name in ["up", "wfq", "cfs", "pup", "strict_up"] {
         assert_eq!(hints("", name), [long], "{name}");
     }

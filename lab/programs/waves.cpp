@@ -10,7 +10,10 @@
 // A program that knows nothing of XQueues. Kernels fill the device; one of n times 100 µs stands for
 // n waves of blocks. The streams have the priorities that their work suggests.
 //
-// Usage: waves next.ptx
+// Usage: waves next.ptx [CYCLES]
+//
+// CYCLES are those of the GPU's clock in a nanosecond. Without them, kernels of a tenth of a second
+// measure it first.
 
 #include <algorithm>
 #include <atomic>
@@ -75,6 +78,7 @@ class Row {
 // Cycles of a kernel by its time in a row, from a device that has nothing else to do. Where it has,
 // kernels may be some times shorter or longer than they should be, and no more than that.
 struct Clock {
+  explicit Clock(double cycles_per_ns) : cycles_per_ns_(cycles_per_ns) {}
   explicit Clock(Row &row) {
     double shorter = 1e18, longer = 1e18;
     for (int n = 0; n < 3; ++n) {
@@ -163,14 +167,15 @@ void tasks(Row &row, uint64_t cycles, int count, unsigned pause_us) {
 }  // namespace
 
 int main(int count, char **arguments) {
-  if (count < 2) return std::fprintf(stderr, "usage: waves next.ptx\n"), 2;
+  double known = count > 2 ? std::atof(arguments[2]) : 1;
+  if (count < 2 || known <= 0) return std::fprintf(stderr, "usage: waves next.ptx [CYCLES]\n"), 2;
   Driver driver;
   CUfunction kernel = driver.function(driver.load(arguments[1]), "xs_next");
   int least = 0, greatest = 0;
   auto range = find<int(int *, int *)>("cuCtxGetStreamPriorityRange");
   Driver::check(range(&least, &greatest), "cuCtxGetStreamPriorityRange");
   Row urgent(driver, kernel, greatest), endless(driver, kernel, least);
-  Clock clock(urgent);
+  Clock clock = count > 2 ? Clock(known) : Clock(urgent);
   std::optional<Load> load;
   std::printf("ready\n");
   std::fflush(stdout);

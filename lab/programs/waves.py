@@ -36,7 +36,8 @@ class Waves:
     """A process of `waves.cpp`."""
 
     def __init__(self, given, way=(), **variables):
-        self.program = subprocess.Popen([*way, given.waves, given.ptx], stdin=subprocess.PIPE,
+        command = [*way, given.waves, given.ptx, *given.cycles_per_ns]
+        self.program = subprocess.Popen(command, stdin=subprocess.PIPE,
                                         stdout=subprocess.PIPE, text=True,
                                         env={**os.environ, **variables})
         self.take()
@@ -173,6 +174,8 @@ def arguments(parser):
     parser.add_argument("--xschedd", required=True, type=os.path.abspath)
     parser.add_argument("--waves", default="./waves", type=os.path.abspath)
     parser.add_argument("--ptx", default="lab/kernels/next.ptx", type=os.path.abspath)
+    parser.add_argument("--cycles-per-ns", nargs=1, default=[], metavar="CYCLES",
+                        help="the GPU's clock, which the programs measure otherwise")
 
 
 if __name__ == "__main__":

@@ -12,8 +12,8 @@
 //! because other queues are new, and one that is idle for a moment between two requests loses
 //! nothing. A queue that becomes idle while other queues are ready is held until it has a turn or
 //! none is ready. If it had the turn and the turn is not over, the device waits a fiftieth of a
-//! timeslice for it first, at most 1 ms: commands that cannot be stopped would otherwise take its turn in every
-//! pause, however short.
+//! timeslice for it first, at most 1 ms: commands that cannot be stopped would otherwise take its
+//! turn in every pause, however short.
 //!
 //! With strict classes, only the ready queues of the highest class take turns. When another class
 //! comes to the top, its queues are looked at once: those that became ready meanwhile go on at the

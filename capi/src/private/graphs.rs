@@ -31,7 +31,7 @@ fn gates_of(process: &Process, xq: XQueueHandle) -> Option<GateAt> {
 
 /// Whether a graph may be held that is launched in an XQueue now.
 fn needs_gates(process: &Process, xq: XQueueHandle) -> bool {
-    process.queues.get(xq).is_none_or(|queue| queue.may_be_held())
+    process.queues.get(xq).is_none_or(|queue| process.may_hold(&queue))
 }
 
 /// For interposers: the program has made `exec` of `graph` with these flags of

@@ -60,8 +60,9 @@ fn launch_here(
     answer(|| {
         let launch = launch.filter(|_| !data.is_null());
         let launch = launch.ok_or_else(|| Refusal::invalid("the function or its data is null"))?;
-        let queue = process().queue(xq)?;
-        queue.hwq().hardware.place_gates(queue.may_be_held());
+        let process = process();
+        let queue = process.queue(xq)?;
+        queue.hwq().hardware.place_gates(process.may_hold(&queue));
         queue.launch_here(&make(launch))
     })
 }
