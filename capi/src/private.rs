@@ -509,8 +509,16 @@ fn auto_queue(process: &Process, hwq: u64, auto: &AutoQueue) -> Answer<u64> {
         Ok(())
     };
     let handle = create(process, hwq, auto.level, flags, lower)?;
-    let threshold = auto.threshold(process.queue(handle)?.level() > Level::Block);
+    let queue = process.queue(handle)?;
+    let has_gates = queue.level() > Level::Block;
+    // At level 1 it is held by how little of it is in flight, once something but the scheduler of
+    // the node may hold it.
+    let is_wide = !has_gates && queue.hwq().hardware.has_gates_of_process() && !apart::is_told();
+    let threshold = auto.threshold(has_gates || is_wide);
     done(XQueueSetLaunchConfig(handle, threshold, auto.batch.min(threshold)))?;
+    if is_wide {
+        queue.set_wide();
+    }
     if let Some(priority) = auto.priority {
         done(XHintPriority(handle, priority))?;
     }

@@ -41,6 +41,8 @@ pub(crate) struct Queue {
     /// An interposer may have launched into its stream past it, before something told the streams
     /// apart.
     was_passed: AtomicBool,
+    /// It has the threshold of one with gates, which the scheduler of the node alone closes.
+    is_wide: AtomicBool,
     /// The thread that suspended it; 0 if it is not suspended.
     suspender: AtomicU64,
     /// It is being destroyed, and nothing may keep it from getting done.
@@ -79,9 +81,26 @@ impl Queue {
             window: Mutex::new(WINDOW),
             hints: Mutex::default(),
             was_passed: AtomicBool::new(!apart::is_told()),
+            is_wide: AtomicBool::new(false),
             suspender: AtomicU64::new(0),
             closing: AtomicBool::new(false),
         }
+    }
+
+    /// It has the threshold of a queue with gates, though it is at level 1.
+    pub(crate) fn set_wide(&self) {
+        self.is_wide.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether it has that threshold, and streams are told apart by now: then it is to have that of
+    /// its level. True once.
+    pub(crate) fn is_to_be_narrow(&self) -> bool {
+        self.is_wide.load(Ordering::Relaxed) && apart::is_told() && self.end_wide()
+    }
+
+    /// Its threshold is of its level, or one that was asked for. Whether it was not before.
+    pub(crate) fn end_wide(&self) -> bool {
+        self.is_wide.swap(false, Ordering::Relaxed)
     }
 
     /// The hardware queue that it is made for.

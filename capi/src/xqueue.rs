@@ -109,7 +109,11 @@ pub extern "C" fn XQueueSetLaunchConfig(
     threshold: i64,
     batch_size: i64,
 ) -> XResult {
-    answer(|| process().queue(xq)?.set_window(threshold, batch_size))
+    answer(|| {
+        let queue = process().queue(xq)?;
+        queue.end_wide();
+        queue.set_window(threshold, batch_size)
+    })
 }
 
 /// Submits a command, which is the XQueue's from then on.

@@ -226,6 +226,33 @@ int main(int count, char **arguments) {
 }
 "#;
 
+/// A program that launches into its default stream, never waits, and counts its launches like
+/// [`PROGRAM`]. With `APART` set it has a stream of another priority as well.
+const AHEAD: &str = r#"
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+int cuInit(unsigned); int cuDevicePrimaryCtxRetain(void **, int); int cuCtxSetCurrent(void *);
+int cuMemAlloc_v2(unsigned long *, unsigned long);
+int cuMemsetD32Async(unsigned long, unsigned, unsigned long, void *);
+int cuStreamCreateWithPriority(void **, unsigned, int);
+int main(int count, char **arguments) {
+  void *context, *stream; unsigned long memory; unsigned done = 0;
+  if (count < 2 || cuInit(0) || cuDevicePrimaryCtxRetain(&context, 0)) return 1;
+  if (cuCtxSetCurrent(context) || cuMemAlloc_v2(&memory, 4096)) return 2;
+  if (cuMemsetD32Async(memory, 0, 256, 0)) return 3;
+  if (getenv("APART") && cuStreamCreateWithPriority(&stream, 1, -5)) return 4;
+  if (getenv("APART") && cuMemsetD32Async(memory + 1024, 0, 256, stream)) return 5;
+  while (!access(arguments[1], F_OK)) {
+    if (cuMemsetD32Async(memory, ++done, 256, 0)) return 6;
+    FILE *file = fopen(arguments[1], "r+");
+    if (file) { fprintf(file, "%u\n", done); fclose(file); }
+    usleep(1000);
+  }
+  return 0;
+}
+"#;
+
 struct Node {
     folder: tempfile::TempDir,
     driver: PathBuf,
@@ -598,6 +625,28 @@ fn a_process_that_nothing_comes_before_is_not_made_ready_to_be_held() {
     before.end();
     assert!(batch.goes_on());
     batch.end();
+}
+
+#[test]
+fn a_program_runs_ahead_in_its_default_stream_while_the_daemon_holds_it() {
+    let node = Node::new();
+    let source = node.folder.path().join("program.c");
+    fs::write(&source, AHEAD).expect("a file");
+    node.compile(&source);
+    for (name, apart) in [("ahead", None), ("apart", Some(("APART", "1")))] {
+        let variables: Vec<_> = apart.into_iter().collect();
+        let program = node.background_with(name, &[], &variables);
+        assert!(program.goes_on());
+        let pid = program.pid().to_string();
+        assert!(node.tell(&["ctl", "hold", &pid]).status.success());
+        let held = program.count();
+        node.until("it goes on for ever", |_| program.stands_still());
+        let ahead = program.count() - held;
+        assert_eq!(ahead > 100, apart.is_none(), "{ahead} launches ahead, {name}");
+        assert!(node.tell(&["ctl", "release", &pid]).status.success());
+        assert!(program.goes_on());
+        program.end();
+    }
 }
 
 #[test]

@@ -48,6 +48,11 @@ pub(crate) trait Hardware: Debug + Send + Sync {
     /// The stream's address, or 0 if there is none.
     fn stream(&self) -> usize;
 
+    /// Whether the scheduler of the node holds the present XQueue by gates, whatever its level.
+    fn has_gates_of_process(&self) -> bool {
+        false
+    }
+
     /// From now on its XQueues' gates are close together, or so far apart that they cost nothing,
     /// since hardly anything may hold what is launched.
     fn place_gates(&self, _are_close: bool) {}

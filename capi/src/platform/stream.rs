@@ -504,6 +504,12 @@ impl<A: Vendor> Hardware for StreamHardware<A> {
         self.address
     }
 
+    fn has_gates_of_process(&self) -> bool {
+        let word = self.word.lock().unwrap_or_else(PoisonError::into_inner);
+        let below = &self.pair.below;
+        below.is_in_unit() && below.no_gate().is_none() && word.is_some()
+    }
+
     fn place_gates(&self, are_close: bool) {
         // Under the node's scheduler there are gates only while others are on the GPU.
         let ns = match (self.pair.below.is_in_unit(), are_close) {

@@ -63,6 +63,12 @@ fn launch_here(
         let process = process();
         let queue = process.queue(xq)?;
         queue.hwq().hardware.place_gates(process.may_hold(&queue));
+        if queue.is_to_be_narrow()
+            && let Some(auto) = &process.env.auto
+        {
+            let threshold = auto.threshold(false);
+            queue.set_window(threshold, auto.batch.min(threshold))?;
+        }
         queue.launch_here(&make(launch))
     })
 }
