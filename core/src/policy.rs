@@ -82,6 +82,13 @@ pub trait Policy {
         false
     }
 
+    /// Whether a queue is held for those of a higher priority on its device alone, so that the only
+    /// one of the highest priority always runs, if that is not [`Priority::NO_EXECUTE`]. Drivers
+    /// may spare such a queue what it costs to be ready to be held. Hints may change the answer.
+    fn spares_the_highest(&self) -> bool {
+        false
+    }
+
     /// Whether [`Policy::observe`] and [`Policy::decide`] never block and are over in microseconds.
     /// Drivers may call those of such a policy on threads that submit and wait, which saves them
     /// the time that waking the scheduler's thread takes. A driver that does not know the policy
@@ -127,6 +134,9 @@ macro_rules! forward {
             }
             fn reads_cpu_priority(&self) -> bool {
                 (**self).reads_cpu_priority()
+            }
+            fn spares_the_highest(&self) -> bool {
+                (**self).spares_the_highest()
             }
             fn is_quick(&self) -> bool {
                 (**self).is_quick()

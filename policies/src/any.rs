@@ -172,6 +172,9 @@ impl Policy for Any {
     fn reads_cpu_priority(&self) -> bool {
         self.get().reads_cpu_priority()
     }
+    fn spares_the_highest(&self) -> bool {
+        self.get().spares_the_highest()
+    }
     fn is_quick(&self) -> bool {
         self.get().is_quick()
     }

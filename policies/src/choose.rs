@@ -116,6 +116,10 @@ impl<R: Rules> Chooser<R> {
         R::READS_CPU
     }
 
+    pub(crate) const fn spares_the_highest(&self) -> bool {
+        self.classes && self.ageing.is_none()
+    }
+
     pub(crate) fn configure(&mut self, hint: PolicyHint) -> bool {
         match hint {
             PolicyHint::Ageing(age) if R::STRICT || self.classes => {

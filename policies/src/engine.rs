@@ -50,6 +50,10 @@ macro_rules! policy {
                 self.0.reads_cpu_priority()
             }
 
+            fn spares_the_highest(&self) -> bool {
+                self.0.spares_the_highest()
+            }
+
             fn is_quick(&self) -> bool {
                 true
             }

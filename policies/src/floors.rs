@@ -67,6 +67,12 @@ impl Floors {
         false
     }
 
+    /// A queue of another device may be the higher one where all count, and one that waits long
+    /// has a turn.
+    pub(crate) const fn spares_the_highest(&self) -> bool {
+        !self.across && !self.ageing
+    }
+
     pub(crate) fn configure(&mut self, hint: PolicyHint) -> bool {
         if let PolicyHint::Ageing(age) = hint {
             self.clear |= self.ageing;

@@ -128,6 +128,11 @@ impl Processes {
         false
     }
 
+    #[expect(clippy::unused_self, reason = "what all engines are asked")]
+    pub(crate) const fn spares_the_highest(&self) -> bool {
+        false
+    }
+
     pub(crate) fn configure(&mut self, hint: PolicyHint) -> bool {
         let PolicyHint::Timeslice(timeslice) = hint else { return false };
         self.timeslice = timeslice;

@@ -17,7 +17,7 @@
 //!
 //! With strict classes, only the ready queues of the highest class take turns. When another class
 //! comes to the top, its queues are looked at once: those that became ready meanwhile go on at the
-//! virtual time of their class.
+//! virtual time of their class. All queues below it are held meanwhile, idle ones too.
 
 use xsched_core::hint::{PolicyHint, Priority};
 use xsched_core::id::{DeviceId, QueueId};
@@ -130,6 +130,10 @@ impl Share {
         false
     }
 
+    pub(crate) const fn spares_the_highest(&self) -> bool {
+        self.classes && self.ageing.is_none()
+    }
+
     pub(crate) fn configure(&mut self, hint: PolicyHint) -> bool {
         match hint {
             PolicyHint::Timeslice(timeslice) => self.timeslice = timeslice,
@@ -217,13 +221,14 @@ impl Share {
             return out.set(info.id, HOLD);
         }
         if !info.ready {
-            if place == Place::Chosen && ready.best().is_some() {
+            let same_class = ready.key(info.id).class & !1 == self.class(info);
+            if place == Place::Chosen && same_class && ready.best().is_some() {
                 // It may be back at once. Once it is idle, nothing else gives it more time.
                 let until = now + self.grace();
                 ready.update(|round| {
                     round.grace = if round.grace == Instant::ZERO { until } else { round.grace };
                 });
-            } else if place != Place::Parked {
+            } else {
                 self.retire(info, &ready, out);
             }
             return;
@@ -338,10 +343,9 @@ impl Share {
         ready: &Ready<'_>,
         class: u16,
     ) {
-        let priority = Priority::from_rank(Priority::MAX.rank() - usize::from(class / 2 - FIRST));
         let place = |info: &QueueInfo| ready.place(info.id);
         let members = || {
-            let all = queues.with_priority(device, priority);
+            let all = queues.with_priority(device, priority_of(class));
             all.filter(|info| matches!(place(info), Place::Waiting | Place::Chosen))
         };
         let placed = |info: &&QueueInfo| ready.key(info.id).class == class;
@@ -378,9 +382,13 @@ impl Share {
             return;
         }
         let class = ready.best().map_or(0, |(_, key)| key.class & !1);
-        if self.classes && class != AGED && class != ready.state().class {
-            self.enter_class(device, queues, &ready, class);
-            release_parked(&ready, out);
+        if self.classes {
+            if class != AGED && class != ready.state().class {
+                self.enter_class(device, queues, &ready, class);
+                release_parked(&ready, out);
+            }
+            // Idle queues of lower classes are held as well, or their first command would slip in.
+            out.floor(device, (class != AGED).then(|| priority_of(class)), Urgency::NOW);
         }
         let Some(id) = ready.choose_best() else { return release_parked(&ready, out) };
         out.set(id, Verdict::Run);
@@ -467,6 +475,11 @@ impl Share {
     fn grace(&self) -> Duration {
         grace(self.timeslice)
     }
+}
+
+/// The priority of the queues of a class.
+fn priority_of(class: u16) -> Priority {
+    Priority::from_rank(Priority::MAX.rank() - usize::from(class / 2 - FIRST))
 }
 
 fn release_parked(ready: &Ready<'_>, out: &mut Decisions<'_>) {

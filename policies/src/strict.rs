@@ -84,6 +84,10 @@ impl<P: Classed> Policy for Strict<P> {
         self.0.progress_every()
     }
 
+    fn spares_the_highest(&self) -> bool {
+        self.0.spares_the_highest()
+    }
+
     fn is_quick(&self) -> bool {
         true
     }

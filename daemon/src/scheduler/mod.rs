@@ -62,8 +62,6 @@ const SPIN: Span = Span::from_us(200);
 const EVENTS: usize = 64;
 /// Processes without work whose gates are closed or opened before it is looked for other events.
 const SETTLED: usize = 4;
-/// The policy that holds a process for those of higher priority alone, unless it ages.
-const STRICT: &str = "hpf";
 /// Without anything to do the thread wakes this often.
 const IDLE: Duration = Duration::from_secs(1);
 
@@ -158,12 +156,6 @@ impl Driver {
         }
         self.hints = hints;
         self.units.rank_anew();
-    }
-
-    /// Whether the policy holds a process for those of higher priority alone.
-    fn is_strict(&self) -> bool {
-        let ages = |hint: &PolicyHint| matches!(hint, PolicyHint::Ageing(Some(_)));
-        self.policy == STRICT && !self.hints.iter().any(ages)
     }
 
     fn now(&self) -> Instant {
@@ -426,7 +418,7 @@ impl Driver {
     /// Has the policy decide, and does what it orders.
     fn decide(&mut self, now: Instant) {
         self.form_gangs(now);
-        self.units.rank(self.is_strict());
+        self.units.rank(self.machine.policy().spares_the_highest());
         self.machine.handle_timeout(now);
         while let Some((queue, order)) = self.machine.poll_order(now) {
             self.obey(queue, order, now);

@@ -126,11 +126,11 @@ impl Units {
         self.may_rank_anew = true;
     }
 
-    /// Tells each process whether it may be held for others, if that may have changed. `is_strict`:
-    /// the policy holds a process for those of higher priority alone. One of several that have the
-    /// highest may be held as well: a user is more likely to hold it by hand, or to put it below
-    /// the others.
-    pub(crate) fn rank(&mut self, is_strict: bool) {
+    /// Tells each process whether it may be held for others, if that may have changed: all may but
+    /// the only one of the highest priority on its GPU, if the policy spares it. One of several
+    /// that have the highest may be held as well: a user is more likely to hold it by hand, or to
+    /// put it below the others.
+    pub(crate) fn rank(&mut self, spares_the_highest: bool) {
         if !std::mem::take(&mut self.may_rank_anew) {
             return;
         }
@@ -146,7 +146,7 @@ impl Units {
         }
         for unit in self.all.values_mut() {
             let is_first = first[unit.device.index()] == (unit.priority(), 1);
-            unit.rank(is_strict && is_first);
+            unit.rank(spares_the_highest && is_first);
         }
     }
 

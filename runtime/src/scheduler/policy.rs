@@ -101,6 +101,10 @@ impl Policy for IsolatedPolicy {
         self.read(|policy| policy.reads_cpu_priority()).unwrap_or(false)
     }
 
+    fn spares_the_highest(&self) -> bool {
+        self.read(|policy| policy.spares_the_highest()).unwrap_or(false)
+    }
+
     fn is_quick(&self) -> bool {
         self.trusted && self.read(|policy| policy.is_quick()).unwrap_or(false)
     }

@@ -25,8 +25,9 @@
 //! | few timers | 20,000 per second and device | [`Declared::timers_per_s`] |
 //!
 //! And always: deciding again changes nothing, a full decision agrees with the incremental ones
-//! before it, a seed gives the same orders, `NO_EXECUTE` queues never run, a queue in a reused slot
-//! is as one in a fresh slot, and nothing panics.
+//! before it, a seed gives the same orders, `NO_EXECUTE` queues never run, the only queue of
+//! the highest priority does under a policy that says so, a queue in a reused slot is as one in a
+//! fresh slot, and nothing panics.
 
 mod given;
 mod queues;
@@ -147,6 +148,8 @@ pub enum Check {
     Starvation,
     /// No queue with `NO_EXECUTE` may run, ready or not, unless the policy never holds a queue.
     NoExecute,
+    /// A policy that says so always lets the only queue of the highest priority on a device run.
+    Spared,
     /// A full decision right after incremental ones changes nothing.
     Full,
     /// Deciding twice instead of once, or once more without a change, gives the same orders.

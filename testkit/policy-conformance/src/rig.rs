@@ -12,7 +12,7 @@ use xsched_core::time::{Duration, Instant};
 use crate::below;
 use crate::given::obey;
 use crate::queues::{Queue, draw_hints};
-use crate::rules::{Waits, no_execute};
+use crate::rules::{Waits, no_execute, spared};
 use crate::watch::{Counters, Watched};
 use crate::{Broken, Check, Declared, Report, require};
 use xsched_sim::sample::{Rng, generator};
@@ -308,7 +308,8 @@ impl<P: Policy> Rig<P> {
         self.seen = self.scheduler.policy().counters;
         let table = self.scheduler.table();
         self.waits.look(self.now_ns, &table)?;
-        no_execute(self.scheduler.policy(), &table)
+        no_execute(self.scheduler.policy(), &table)?;
+        spared(self.scheduler.policy(), &table)
     }
 
     fn give_orders(&mut self) -> Result<(), Broken> {

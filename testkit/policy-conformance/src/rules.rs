@@ -103,3 +103,25 @@ pub(super) fn no_execute(policy: &impl Policy, table: &QueueTable<'_>) -> Result
         format!("the queue in slot {slot} is let run, and its priority is NO_EXECUTE")
     })
 }
+
+/// A policy that spares the only queue of the highest priority on a device lets it run, ready or
+/// not.
+pub(super) fn spared(policy: &impl Policy, table: &QueueTable<'_>) -> Result<(), Broken> {
+    if !policy.spares_the_highest() {
+        return Ok(());
+    }
+    for device in table.devices() {
+        let all = || table.on_device(device);
+        let Some(highest) = all().max_by_key(|info| info.hints.priority) else { continue };
+        let priority = highest.hints.priority;
+        let has_equal = all().filter(|info| info.hints.priority == priority).count() > 1;
+        let runs = highest.running || has_equal || priority == Priority::NO_EXECUTE;
+        require(runs, Check::Spared, || {
+            let slot = highest.id.index();
+            format!(
+                "the queue in slot {slot} is held, and no other has its priority or a higher one"
+            )
+        })?;
+    }
+    Ok(())
+}

@@ -46,6 +46,10 @@ impl<P: Policy> Policy for Watched<P> {
         self.policy.reads_cpu_priority()
     }
 
+    fn spares_the_highest(&self) -> bool {
+        self.policy.spares_the_highest()
+    }
+
     fn is_quick(&self) -> bool {
         self.policy.is_quick()
     }

@@ -34,6 +34,29 @@ where
     }
 }
 
+/// Says that the only queue of the highest priority is never held.
+struct Sparing<P>(P);
+
+impl<P: Policy> Policy for Sparing<P> {
+    fn name(&self) -> &'static str {
+        "sparing"
+    }
+
+    fn spares_the_highest(&self) -> bool {
+        true
+    }
+
+    fn decide(
+        &mut self,
+        now: Instant,
+        changed: Changed<'_>,
+        queues: &QueueTable<'_>,
+        out: &mut Decisions<'_>,
+    ) {
+        self.0.decide(now, changed, queues, out);
+    }
+}
+
 /// Tells the compiler how general the closure is.
 fn rule<F>(decide: F) -> Rule<F>
 where
@@ -141,6 +164,18 @@ fn queues_that_must_not_run() {
         })
     };
     assert_eq!(caught(careless, plain()), Some(Check::NoExecute));
+}
+
+#[test]
+fn the_highest_is_not_spared() {
+    let first = || Sparing(rule(|_, _, queues, out| lowest(queues, out, |_| 0)));
+    assert_eq!(caught(first, plain()), Some(Check::Spared));
+    let highest = || {
+        Sparing(rule(|_, _, queues, out| {
+            lowest(queues, out, |info| -i64::from(info.hints.priority.get()));
+        }))
+    };
+    assert_eq!(caught(highest, plain()), None);
 }
 
 #[test]
