@@ -452,22 +452,22 @@ mod tests {
         let mut unit = Unit::new(0, START);
         let at = |us: u64| Instant::from_ns(us * 1_000);
         for step in 0..3 {
-            unit.look(true, 0, at(step * 2_200));
-            unit.look(false, 0, at(step * 2_200 + 2_000));
+            unit.look(true, 0, at(step * 2_400));
+            unit.look(false, 0, at(step * 2_400 + 2_000));
         }
         assert!(unit.is_loaded());
-        assert_eq!(unit.left_to_look(at(6_500)), us(300));
+        assert_eq!(unit.left_to_look(at(7_000)), us(300));
         let mut other = unit;
-        assert!(!unit.count(Ran::NOT, 0, at(6_799)).is_over);
-        assert!(unit.count(Ran::NOT, 0, at(6_800)).is_over);
-        assert!(unit.look(false, 0, at(6_800)), "the scheduler is to hear of it");
-        assert_eq!((unit.is_loaded(), unit.left_to_look(at(6_800))), (false, Duration::MAX));
-        // What it has while it is held is no work: a quarter of 100 µs is waited for.
-        other.obey(HOLD, at(6_500));
-        other.look(true, 0, at(6_600));
+        assert!(!unit.count(Ran::NOT, 0, at(7_299)).is_over);
+        assert!(unit.count(Ran::NOT, 0, at(7_300)).is_over);
+        assert!(unit.look(false, 0, at(7_300)), "the scheduler is to hear of it");
+        assert_eq!((unit.is_loaded(), unit.left_to_look(at(7_300))), (false, Duration::MAX));
+        // What it has while it is held is no work: a quarter of 1.4 ms is waited for.
+        other.obey(HOLD, at(7_000));
+        other.look(true, 0, at(7_100));
         other.obey(Order::Run { epoch: 8 }, at(9_000));
-        other.look(false, 0, at(9_100));
-        assert_eq!(other.left_to_look(at(9_100)), us(25));
+        other.look(false, 0, at(10_400));
+        assert_eq!(other.left_to_look(at(10_400)), us(350));
     }
 
     /// A process, and how often a microsecond has passed since it connected.
