@@ -108,8 +108,8 @@ def background(kind):
 class Role:
     """A process with a role, once it says that it is ready."""
 
-    def __init__(self, way, role, *arguments, **variables):
-        command = [*way, sys.executable, str(HERE), "--role", role, *map(str, arguments)]
+    def __init__(self, way, role, *arguments, script=HERE, **variables):
+        command = [*way, sys.executable, str(script), "--role", role, *map(str, arguments)]
         self.program = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                         text=True, env={**os.environ, **variables}, cwd=HERE.parent)
         said = self.program.stdout.readline()

@@ -22,6 +22,8 @@ import sys
 import tempfile
 import time
 
+import beside
+
 HERE = pathlib.Path(__file__).resolve()
 OTHERS = -10
 
@@ -69,37 +71,28 @@ def steps():
               flush=True)
 
 
-class Training:
-    """A process that trains when it is told, once it is ready."""
+def training(way=(), **variables):
+    """A process that trains for as many seconds as it is told, or without end for 0."""
+    return beside.Role(way, "training", script=HERE, **variables)
 
-    def __init__(self, way=(), **variables):
-        self.program = subprocess.Popen([*way, sys.executable, str(HERE), "--steps"], text=True,
-                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                        env={**os.environ, **variables})
-        if (said := self.program.stdout.readline()) != "ready\n":
-            raise SystemExit(f"a training did not begin: {said!r}")
 
-    def begin(self, seconds):
-        self.program.stdin.write(f"{seconds}\n")
-        self.program.stdin.flush()
-
-    def end(self):
-        self.program.kill()
-        self.program.wait()
+def begin(role, seconds):
+    role.program.stdin.write(f"{seconds}\n")
+    role.program.stdin.flush()
 
 
 def main(given):
     rows = []
 
-    def measure(name, training):
-        training.begin(given.seconds)
-        rows.append({"where": name, **json.loads(training.program.stdout.readline())})
+    def measure(name, role):
+        begin(role, given.seconds)
+        rows.append({"where": name, **json.loads(role.program.stdout.readline())})
         print(rows[-1], flush=True)
 
     def lone(name, way=(), **variables):
-        training = Training(way, **variables)
-        measure(name, training)
-        training.end()
+        role = training(way, **variables)
+        measure(name, role)
+        role.end()
 
     def run(priority):
         return [given.xsched, "run", "--priority", str(priority), "--"]
@@ -111,15 +104,15 @@ def main(given):
         daemon = subprocess.Popen([given.xschedd, "--user", "--socket", node["XSCHED_SOCKET"]])
         time.sleep(0.5)
         lone("alone", run(given.priority), **node)
-        other, training = Training(run(OTHERS), **node), Training(run(given.priority), **node)
-        measure("beside an idle one", training)
-        other.begin(0)
+        other, role = training(run(OTHERS), **node), training(run(given.priority), **node)
+        measure("beside an idle one", role)
+        begin(other, 0)
         time.sleep(1)
-        measure("beside one", training)
+        measure("beside one", role)
         other.program.send_signal(signal.SIGSTOP)
-        measure("beside one that is stopped", training)
+        measure("beside one that is stopped", role)
         other.program.send_signal(signal.SIGCONT)
-        training.end()
+        role.end()
         for us in filter(None, given.spacings.split(",")):
             variables = {**node, "XSCHED_GATE_SPACING_US": us}
             lone(f"beside one, spacing {us}", run(given.priority), **variables)
@@ -131,7 +124,7 @@ def main(given):
 
 
 if __name__ == "__main__":
-    if sys.argv[1:] == ["--steps"]:
+    if sys.argv[1:] == ["--role", "training"]:
         steps()
         sys.exit()
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])

@@ -526,7 +526,7 @@ impl<A: Vendor> Hardware for StreamHardware<A> {
     fn gates_of_graphs(&self) -> Option<GateAt> {
         let this = (self as &dyn Any).downcast_ref::<StreamHardware<CudaApi>>()?;
         let word = this.word.lock().unwrap_or_else(PoisonError::into_inner).clone()?;
-        // A graph keeps its gates while no other process is on the GPU.
+        // Whether a launch of the graph needs them is decided when it is launched.
         let spacing_ns = this.spacing_or(Spacing::default().ns());
         Some(GateAt { device: this.pair.below.clone(), word, spacing_ns })
     }
