@@ -7,7 +7,8 @@ Both run the steps of `beside.py`'s background alone for three seconds each, the
 under `up`. Prints the first one's part of the GPU in all, and in the seconds where it was least and
 most: its rate over its rate alone, over the sum of both; what each keeps of its rate alone, which is
 less in sum the more the turns of `--timeslice-us` cost; and the first one's part by the device time
-that both report.
+that both report, in all and again in the seconds where it was least and most: a second has only some
+twenty steps of a graph.
 """
 
 import argparse
@@ -22,22 +23,33 @@ import time
 import beside
 
 
-def parts(counters, alone, seconds):
-    """The first one's part of all the time and of each second, and what each keeps, in percent."""
-    counts, begin = [[beside.count(counter) for counter in counters]], time.perf_counter()
-    for _ in range(seconds):
-        time.sleep(1)
+def part(used):
+    """The first one's part of what both used, in percent."""
+    return round(100 * used[0] / sum(used), 2) if sum(used) else 0
+
+
+def spread(used, moments, name):
+    """The first one's part between the first and the last moment, and between each and the next."""
+    seconds = [part(used(before, after)) for before, after in zip(moments, moments[1:])]
+    return {name: part(used(moments[0], moments[-1])),
+            f"{name}_least": min(seconds), f"{name}_most": max(seconds)}
+
+
+def measured(given, counters, alone):
+    """What both get done and report in so many seconds."""
+    counts, said, begin = [], [], time.perf_counter()
+    for number in range(given.seconds + 1):
+        time.sleep(max(0, begin + number - time.perf_counter()))
         counts.append([beside.count(counter) for counter in counters])
+        said.append(reported(given))
 
-    def used(before, after):
+    def work(before, after):
         return [(new - old) / rate for new, old, rate in zip(after, before, alone)]
-
-    def part(before, after):
-        both = used(before, after)
-        return round(100 * both[0] / sum(both), 2) if sum(both) else 0
-    took = time.perf_counter() - begin
-    kept = [round(100 * one / took, 2) for one in used(counts[0], counts[-1])]
-    return part(counts[0], counts[-1]), list(map(part, counts, counts[1:])), kept
+    used = work(counts[0], counts[-1])
+    return {**spread(work, counts, "part"),
+            "kept": [round(100 * one / given.seconds, 2) for one in used],
+            **spread(lambda *moments: grown(*moments)[0], said, "reported"),
+            "us_per_command": grown(said[0], said[-1])[1]}
 
 
 def reported(given):
@@ -71,7 +83,7 @@ def scheduler(given):
 
 
 def main(given):
-    rows, kinds, alone_us = [], given.kinds.split(","), []
+    rows, kinds = [], given.kinds.split(",")
     with scheduler(given) as folder:
         counters = [pathlib.Path(folder) / f"count{number}" for number in range(2)]
 
@@ -85,20 +97,13 @@ def main(given):
         for number in range(2):
             role = start(number, 50)
             time.sleep(1)
-            before = reported(given)
             alone.append(beside.rate(counters[number], 3))
-            alone_us += grown(before, reported(given))[1]
             role.end()
         for pair in given.shares.split(","):
             wanted = [int(share) for share in pair.split(":")]
             roles = [start(number, wanted[number]) for number in range(2)]
             time.sleep(2)
-            before = reported(given)
-            whole, seconds, kept = parts(counters, alone, given.seconds)
-            used, us = grown(before, reported(given))
-            row = {"kinds": kinds, "wanted": wanted, "part": whole, "least": min(seconds),
-                   "most": max(seconds), "kept": kept, "reported": round(100 * used[0] / sum(used), 2),
-                   "us_per_command": us, "us_alone": alone_us}
+            row = {"kinds": kinds, "wanted": wanted, **measured(given, counters, alone)}
             rows.append(row)
             print(row, flush=True)
             if given.show:
