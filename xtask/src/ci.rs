@@ -18,7 +18,7 @@ use crate::{
 };
 
 /// How long CI runs each fuzz target.
-const FUZZ_SECONDS: u32 = 10;
+const FUZZ_SECONDS: u32 = 6;
 /// How long CI stresses the runtime.
 const STRESS_SECONDS: u32 = 20;
 

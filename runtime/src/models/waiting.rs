@@ -11,7 +11,7 @@ use crate::queue::Api;
 /// completion.
 #[test]
 fn a_wait_returns() {
-    explore("waiting::a_wait_returns", 3, || {
+    explore("waiting::a_wait_returns", 2, || {
         let bench = Bench::new(2);
         let device = bench.start_device(2);
         let reaper = bench.start_reaper();
