@@ -32,12 +32,7 @@ def urgent(mode, seconds):
     torch = common.torch_of()
     model, tokens = common.bert(torch)
     with torch.inference_mode():
-        if mode == "graph":
-            graph, _ = common.graph_of(torch, lambda: model(tokens))
-            request = graph.replay
-        else:
-            def request():
-                model(tokens)
+        request = common.request_of(torch, model, tokens, mode)
         for _ in range(20):
             request()
             torch.cuda.synchronize()

@@ -94,3 +94,10 @@ def graph_of(torch, work):
     with torch.cuda.graph(graph):
         output = work()
     return graph, output
+
+
+def request_of(torch, model, tokens, mode):
+    """A function that launches a request: the replay of a CUDA graph of it, or kernel by kernel."""
+    def request():
+        model(tokens)
+    return graph_of(torch, request)[0].replay if mode == "graph" else request

@@ -45,11 +45,7 @@ def client(size, mode, pause, seconds):
     if size == "large":
         model = model.half()
     with torch.inference_mode():
-        if mode == "graph":
-            request = common.graph_of(torch, lambda: model(tokens))[0].replay
-        else:
-            def request():
-                model(tokens)
+        request = common.request_of(torch, model, tokens, mode)
         for _ in range(10):
             request()
             torch.cuda.synchronize()
