@@ -187,7 +187,7 @@ const fn within_a_day(hint: &'static str, span: Duration) -> Result<(), OutOfRan
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PolicyHint {
-    /// Length of a round, 100 µs to 10 s.
+    /// Length of a round, or of a turn, 100 µs to 10 s.
     Timeslice(Duration),
     /// How many queues run at once under K-EDF, at least 1.
     K(u32),

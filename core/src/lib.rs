@@ -90,6 +90,7 @@ extern crate std;
 pub mod check;
 pub mod cost;
 pub mod fault;
+pub mod filling;
 pub mod hal;
 pub mod hint;
 pub mod id;

@@ -94,6 +94,9 @@ pub struct Report {
     pub failed_open: bool,
     /// The device is lost; nothing submitted can succeed.
     pub lost: bool,
+    /// Others of its priority may as well run beside it: it leaves the device idle in between, or
+    /// the device runs several at the same time.
+    pub leaves_room: bool,
     /// Commands submitted so far.
     pub submitted: u64,
     /// Commands that passed the launch point so far.
@@ -231,7 +234,8 @@ impl Report {
     pub fn encode(&self) -> [u8; REPORT_BYTES] {
         let mut bytes = [0; REPORT_BYTES];
         let mut to = Cursor { bytes: &mut bytes[..], at: 0 };
-        let flags = [self.suspended, self.failed_open, self.lost, self.waiting.is_some()];
+        let waits = self.waiting.is_some();
+        let flags = [self.suspended, self.failed_open, self.lost, waits, self.leaves_room];
         let flags = flags.iter().enumerate().fold(0, |word, (i, &set)| word | u8::from(set) << i);
         to.u32(self.epoch);
         to.u8(self.hold.to_byte());
@@ -260,6 +264,7 @@ impl Report {
         report.suspended = flags & 1 != 0;
         report.failed_open = flags & 2 != 0;
         report.lost = flags & 4 != 0;
+        report.leaves_room = flags & 16 != 0;
         report.submitted = from.u64()?;
         report.launched = from.u64()?;
         report.retired = from.u64()?;
@@ -305,11 +310,12 @@ mod tests {
         #[test]
         fn reports_survive_encoding(
             words in any::<[u64; 6]>(), epoch in any::<u32>(), state in 0u8..=5,
-            flags in any::<[bool; 3]>(), waiting in proptest::option::of(event()),
+            flags in any::<[bool; 4]>(), waiting in proptest::option::of(event()),
         ) {
             let report = Report {
                 epoch, hold: HoldState::from_byte(state).unwrap(),
                 suspended: flags[0], failed_open: flags[1], lost: flags[2],
+                leaves_room: flags[3],
                 submitted: words[0], launched: words[1], retired: words[2], failures: words[3],
                 busy: Duration::from_ns(words[4]), ready_since: Instant::from_ns(words[5]), waiting,
             };

@@ -78,6 +78,12 @@ impl Pauses {
         has_work || self.until > Instant::ZERO
     }
 
+    /// Whether it had work when it was looked at last.
+    #[must_use]
+    pub const fn has_work(&self) -> bool {
+        self.has_work
+    }
+
     /// The unit may run from now on; before, it was held. Time in which it was held is no work.
     pub fn let_go(&mut self, now: Instant) {
         if self.has_work {

@@ -17,6 +17,7 @@
 //! assert!(unit.runs());
 //! ```
 
+use crate::filling::Filling;
 use crate::level::Level;
 use crate::message::{HoldState, Order, Report};
 use crate::pauses::Pauses;
@@ -55,6 +56,11 @@ impl Ran {
         Self { whole: time, part: time.per(running) }
     }
 
+    /// Whether it is known that no other unit ran meanwhile.
+    fn is_alone(self) -> bool {
+        self.part == self.whole && self.whole > Duration::ZERO
+    }
+
     /// What it used at least, in nanoseconds.
     fn least_ns(self) -> u64 {
         if self.part == self.whole { self.part.as_ns() } else { self.part.as_ns() / 2 }
@@ -67,6 +73,8 @@ pub struct Unit {
     report: Report,
     used: Used,
     pauses: Pauses,
+    filling: Filling,
+    is_side_by_side: bool,
     is_held: bool,
     by_hand: bool,
     for_gang: bool,
@@ -98,7 +106,7 @@ struct Turn {
 /// What [`Unit::count`] found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counted {
-    /// The scheduler wants to hear now what it used.
+    /// The scheduler wants to hear now what it used, or is to hear whether it leaves room.
     pub is_due: bool,
     /// Its pause is no longer short, so that [`Unit::look`] is to be called.
     pub is_over: bool,
@@ -117,6 +125,8 @@ impl Unit {
             report: Report::default(),
             used: Used::new(before_ns, now),
             pauses: Pauses::new(now),
+            filling: Filling::default(),
+            is_side_by_side: false,
             is_held: false,
             by_hand: false,
             for_gang: false,
@@ -126,6 +136,11 @@ impl Unit {
             turn: Turn::default(),
             stop: None,
         }
+    }
+
+    /// Its device runs it and other units at the same time, and does not change between them.
+    pub const fn run_side_by_side(&mut self) {
+        self.is_side_by_side = true;
     }
 
     /// Whether it has work, or is in a short pause.
@@ -161,7 +176,7 @@ impl Unit {
     /// It has work or none, and says that it has used `said_ns` nanoseconds of device time in all.
     /// True if [`Unit::is_loaded`] has changed, which the scheduler is to hear.
     pub fn look(&mut self, has_work: bool, said_ns: u64, now: Instant) -> bool {
-        self.count(Ran::NOT, said_ns, now);
+        self.note_used(Ran::NOT, said_ns, now);
         let is_loaded = self.pauses.look(has_work, now);
         if is_loaded == self.is_loaded() {
             return false;
@@ -179,15 +194,27 @@ impl Unit {
     /// Time has passed, in which it ran for so long, and it says that it has used `said_ns`
     /// nanoseconds of device time in all. To be called before it is held or let go.
     pub fn count(&mut self, ran: Ran, said_ns: u64, now: Instant) -> Counted {
+        let late = self.note_used(ran, said_ns, now);
+        if ran.is_alone() {
+            self.filling.count(ran.whole, self.pauses.has_work(), now);
+        }
+        let leaves_room = self.is_side_by_side || self.filling.leaves_room(now);
+        let has_changed =
+            core::mem::replace(&mut self.report.leaves_room, leaves_room) != leaves_room;
+        let is_much = self.progress != Duration::MAX && self.used.unreported() >= self.progress;
+        let is_over = self.pauses.due().is_some_and(|due| due <= now);
+        Counted { is_due: is_much || has_changed, is_over, late }
+    }
+
+    /// Notes what it used, and answers for how long it had the device while it was held.
+    fn note_used(&mut self, ran: Ran, said_ns: u64, now: Instant) -> Duration {
         let before_ns = self.used.said_ns;
         self.used.count(ran, said_ns, now);
         let late = self.late(self.used.said_ns - before_ns, now);
         if late > Duration::ZERO {
             self.used.count(Ran::alone(late), said_ns, now);
         }
-        let is_due = self.progress != Duration::MAX && self.used.unreported() >= self.progress;
-        let is_over = self.pauses.due().is_some_and(|due| due <= now);
-        Counted { is_due, is_over, late }
+        late
     }
 
     /// For how long it had the device after it was held, if commands have ended since the last call
@@ -302,6 +329,7 @@ impl Unit {
         change(self);
         if was_held && !self.is_held() {
             self.pauses.let_go(now);
+            self.filling.let_go();
             self.turn = Turn { used_ns: self.used.total_ns, said_ns: self.used.said_ns };
         }
     }

@@ -456,6 +456,7 @@ impl<R: Store<CommandSlot>> Queue<R> {
             epoch: self.hold.epoch,
             hold: self.hold_state(),
             suspended: self.hold.suspended.is_some(),
+            leaves_room: false,
             failed_open: self.hold.failed_open,
             lost: self.lost,
             submitted: self.submitted,

@@ -137,8 +137,8 @@ impl<P: Policy> State<'_, P> {
     pub(super) fn load(&self, index: usize) -> Load {
         let slot = &self.queues[index];
         Load {
-            in_flight: u64::from(slot.threshold),
-            context_permille: slot.context_permille,
+            in_flight: u64::from(slot.info.threshold),
+            context_permille: slot.info.context_permille.into(),
             others_permille: 1_000,
             ..Load::default()
         }

@@ -59,8 +59,8 @@ impl<P: Policy> State<'_, P> {
         let Attach { device, process, hints, .. } = with;
         slot.info = QueueInfo { id, device, process, hints, ..QueueInfo::default() };
         slot.live = true;
-        slot.threshold = with.threshold.max(1);
-        slot.context_permille = with.context_permille.min(1_000);
+        slot.info.threshold = with.threshold.max(1);
+        slot.info.context_permille = with.context_permille.min(1_000) as u16;
         (slot.exact_level, slot.level) = match with.level {
             LevelChoice::Exactly(level) => (true, level),
             LevelChoice::UpTo(level) => (false, level),
@@ -122,6 +122,9 @@ impl<P: Policy> State<'_, P> {
         {
             // It still waits for something that was reached: the order may have been lost.
             self.update_wait(index);
+        }
+        if report.leaves_room != old.leaves_room {
+            self.mark_changed(index);
         }
         if report.lost && !old.lost {
             self.observe(now, index, Event::Lost);

@@ -39,6 +39,9 @@ pub struct QueueInfo {
     pub hints: Hints,
     /// The depth of the hold that is in effect, once acknowledged.
     pub held: Option<Level>,
+    // Here they cost nothing.
+    pub(crate) context_permille: u16,
+    pub(crate) threshold: u32,
     /// Its latest report.
     pub report: Report,
 }
@@ -53,6 +56,8 @@ impl Default for QueueInfo {
             ready: false,
             running: true,
             held: None,
+            context_permille: 1_000,
+            threshold: 1,
             report: Report::default(),
         }
     }
@@ -89,8 +94,6 @@ pub struct QueueSlot {
     pub(crate) target: Option<EventRef>,
     pub(crate) info: QueueInfo,
 
-    pub(crate) threshold: u32,
-    pub(crate) context_permille: u32,
     /// The event of the answer in `reached_ok`.
     pub(crate) reached: EventRef,
     pub(crate) watching: u64,
@@ -115,8 +118,6 @@ impl Default for QueueSlot {
             touch_next: Cell::new(NONE),
             level: Level::Block,
             exact_level: true,
-            threshold: 1,
-            context_permille: 1_000,
             epoch: 0,
             ordered: None,
             stopped: false,
