@@ -1,5 +1,6 @@
 //! Highest priority first by floors: the table keeps the highest ready priority of each device, so
-//! a decision does not look at queues at all. With ageing, queues are chosen one by one instead.
+//! a decision does not look at queues at all. With a timeslice, queues of that priority take turns;
+//! with ageing, queues are chosen one by one instead.
 
 use xsched_core::hint::{PolicyHint, Priority};
 use xsched_core::id::{DeviceId, QueueId};
@@ -8,12 +9,14 @@ use xsched_core::scheduler::{QueueInfo, QueueTable};
 use xsched_core::time::{Duration, Instant};
 
 use crate::choose::{Chooser, Rules, Width};
+use crate::turns::Turns;
 
 /// Highest priority first, by the floors of the table.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Floors {
     across: bool,
     ageing: bool,
+    turns: Option<Turns>,
     /// Verdicts of before are still in force.
     clear: bool,
     chooser: Chooser<Highest>,
@@ -55,7 +58,7 @@ impl Floors {
     /// One highest priority for all devices if `across`, one for each otherwise.
     pub(crate) const fn new(across: bool) -> Self {
         let chooser = Chooser::new(Highest { across });
-        Self { across, ageing: false, clear: false, chooser }
+        Self { across, ageing: false, turns: None, clear: false, chooser }
     }
 
     pub(crate) fn progress_every(&self) -> Option<Duration> {
@@ -74,11 +77,19 @@ impl Floors {
     }
 
     pub(crate) fn configure(&mut self, hint: PolicyHint) -> bool {
-        if let PolicyHint::Ageing(age) = hint {
-            self.clear |= self.ageing;
-            self.ageing = age.is_some();
+        match hint {
+            PolicyHint::Ageing(age) => {
+                // What queues were chosen by before is of no use then.
+                self.clear |= self.ageing || self.turns.is_some() && age.is_some();
+                self.ageing = age.is_some();
+                self.chooser.configure(hint)
+            }
+            PolicyHint::Timeslice(timeslice) if !self.across => {
+                self.turns = Some(Turns { timeslice });
+                true
+            }
+            hint => self.chooser.configure(hint),
         }
-        self.chooser.configure(hint)
     }
 
     pub(crate) fn observe(
@@ -88,7 +99,16 @@ impl Floors {
         event: Event,
         queues: &QueueTable<'_>,
     ) {
-        self.chooser.observe(now, queue, event, queues);
+        match (event, queues.get(queue)) {
+            (Event::Detached, Some(info)) if self.takes_turns() => {
+                Turns::forget(queue, info.device, queues);
+            }
+            _ => self.chooser.observe(now, queue, event, queues),
+        }
+    }
+
+    const fn takes_turns(&self) -> bool {
+        self.turns.is_some() && !self.ageing
     }
 
     pub(crate) fn decide(
@@ -98,6 +118,10 @@ impl Floors {
         queues: &QueueTable<'_>,
         out: &mut Decisions<'_>,
     ) {
+        if core::mem::take(&mut self.clear) {
+            queues.iter().for_each(|info| out.set(info.id, Verdict::Run));
+            self.chooser.forget(queues);
+        }
         if self.ageing {
             if matches!(changed, Changed::All) {
                 let devices = queues.devices();
@@ -105,9 +129,8 @@ impl Floors {
             }
             return self.chooser.decide(now, changed, queues, out);
         }
-        if core::mem::take(&mut self.clear) {
-            queues.iter().for_each(|info| out.set(info.id, Verdict::Run));
-            self.chooser.forget(queues);
+        if let Some(turns) = self.turns {
+            turns.decide(now, changed, queues, out);
         }
         match changed {
             Changed::Some { devices, .. } if !self.across => {

@@ -6,6 +6,15 @@
 //! [`Priority::NO_EXECUTE`](xsched_core::hint::Priority::NO_EXECUTE) queues never run. Unhinted
 //! queues have priority 0.
 //!
+//! With [`PolicyHint::Timeslice`](xsched_core::hint::PolicyHint::Timeslice) those of the ready
+//! queues of the highest priority that fill the device take turns: one of them runs, first come,
+//! first served, and for a timeslice at most while others wait, as with Linux's `SCHED_RR`. A
+//! device that changes between programs by time slices of its own would finish all of them late.
+//! Queues that leave room run beside that one: those with many pauses, and all where the device
+//! runs several programs at the same time
+//! ([`Report::leaves_room`](xsched_core::message::Report::leaves_room)). With ageing there are no
+//! turns.
+//!
 //! With [`PolicyHint::Ageing`](xsched_core::hint::PolicyHint::Ageing) low priorities have a turn
 //! now and then. Queues are looked at one by one then, and an idle queue may launch what fits into
 //! its window before it is held.

@@ -62,6 +62,7 @@ mod ready;
 mod share;
 pub mod spup;
 pub mod strict;
+mod turns;
 pub mod up;
 pub mod wfq;
 

@@ -126,6 +126,30 @@ fn all_queues_of_a_process_are_held_and_let_go_together() {
 }
 
 #[test]
+fn processes_of_equal_priority_take_turns_if_they_fill_the_device() {
+    let ended = |timeslice_ns, think_us: u64| {
+        let think = Dist::Constant(think_us * US);
+        let steps = |name| TaskSpec {
+            arrival: Arrival::Closed { think: think.clone(), jitter_ns: 0 },
+            requests: Some(90),
+            ..once(name, 1, 200 * US)
+        };
+        let mut scenario = under_daemon(20 * MS, vec![steps("one"), steps("other")]);
+        scenario.timeslice_ns = timeslice_ns;
+        let outcome = run_checked(&scenario, 1);
+        [0, 1].map(|task| us(runs(&outcome, task)).iter().map(|run| run.1).max().unwrap_or(0))
+    };
+    // Each needs the device for 18 ms, and takes two turns of 10 ms.
+    let [one, other] = ended(None, 10);
+    assert!(one > 35_000 && other > 35_000, "{one} {other}");
+    let [one, other] = ended(Some(10 * MS), 10);
+    assert!(one < 32_000 && other > 36_000, "{one} {other}");
+    // With pauses they need 36 ms alone, and both together not much more.
+    let [one, other] = ended(Some(10 * MS), 200);
+    assert!(one.max(other) < 85_000, "{one} {other}");
+}
+
+#[test]
 fn a_held_process_launches_on() {
     let spec = |capacity| TaskSpec { capacity, threshold: 64, ..once("batch", 40, 10 * US) };
     let urgent = TaskSpec { priority: 1, ..once("urgent", 20, 10 * US) };

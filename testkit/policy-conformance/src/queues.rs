@@ -106,6 +106,7 @@ impl Queue {
     fn begin(&mut self, now_ns: u64) {
         self.left_ns = self.rng.random_range(1..=2 * self.burst_ns);
         self.report.submitted += 1;
+        self.report.leaves_room = self.report.submitted / 3 % 4 == 3;
         self.report.ready_since = Instant::from_ns(now_ns);
         self.wakes_ns = None;
     }

@@ -1,7 +1,10 @@
 //! All policies by name, held against what they promise.
 
+use xsched_core::hint::PolicyHint;
+use xsched_core::policy::Policy as _;
+use xsched_core::time::Duration;
 use xsched_policies::Any;
-use xsched_policy_conformance::{Declared, check};
+use xsched_policy_conformance::{Declared, Scans, check};
 
 fn make(name: &str) -> Any {
     name.parse().expect("a listed name")
@@ -20,6 +23,25 @@ fn all_policies_keep_what_they_promise() {
         }
     }
     assert!(failures.is_empty(), "{failures:#?}");
+}
+
+/// With turns, and with ageing as well, which ends them.
+#[test]
+fn highest_priority_first_keeps_its_promises_with_turns() {
+    let with = |hints: &[PolicyHint]| {
+        let mut policy = make("hpf");
+        assert!(hints.iter().all(|hint| policy.configure(*hint)));
+        policy
+    };
+    let turns = PolicyHint::Timeslice(Duration::from_ms(1));
+    let report = check(|| with(&[turns]), Declared::strict(), 1..=16);
+    assert!(report.is_ok(), "{report:?}");
+    let ageing = PolicyHint::Ageing(Some(Duration::from_ms(20)));
+    for hints in [[turns, ageing], [ageing, turns]] {
+        let declared = Declared { scans: Scans::Always, ..Declared::strict() };
+        let report = check(|| with(&hints), declared, 1..=4);
+        assert!(report.is_ok(), "{report:?}");
+    }
 }
 
 /// Defects that were found like this stay found.
