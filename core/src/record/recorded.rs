@@ -56,15 +56,17 @@ impl Tape for alloc::vec::Vec<u8> {
 pub struct Recorded<P, S, T> {
     scheduler: Scheduler<P, S>,
     tape: Option<T>,
-    /// Something was attached or configured, so that a record which starts now lacks it.
+    /// A queue was attached, so that a record which starts now lacks what came of it.
     used: bool,
+    /// What the policy in charge was hinted, one of each kind.
+    hints: [Option<PolicyHint>; 3],
 }
 
 impl<P: Policy, S: Storage, T: Tape> Recorded<P, S, T> {
     /// Wraps a new scheduler, without a tape.
     #[must_use]
     pub const fn new(scheduler: Scheduler<P, S>) -> Self {
-        Self { scheduler, tape: None, used: false }
+        Self { scheduler, tape: None, used: false, hints: [None; 3] }
     }
 
     /// Starts a record, and returns the tape of the one that was going on.
@@ -81,6 +83,9 @@ impl<P: Policy, S: Storage, T: Tape> Recorded<P, S, T> {
         };
         self.note(now, NO_QUEUE, || Body::Start(start));
         self.note_costs(now);
+        for hint in self.hints.into_iter().flatten() {
+            self.note(now, NO_QUEUE, || Body::PolicyHint(hint));
+        }
         if start.fresh {
             // It may have been asked before, with nothing to decide about. As a new one would.
             self.scheduler.reconsider_all();
@@ -127,8 +132,8 @@ impl<P: Policy, S: Storage, T: Tape> Recorded<P, S, T> {
                 process: info.process,
                 hints: info.hints,
                 level: slot.level_choice(),
-                threshold: slot.threshold,
-                context_permille: slot.context_permille,
+                threshold: info.threshold,
+                context_permille: info.context_permille.into(),
             };
             tape.put(&Entry { at: now, queue: info.id, body: Body::Attach(attach) });
         }
@@ -237,7 +242,11 @@ impl<P: Policy, S: Storage, T: Tape> Recorded<P, S, T> {
 
     /// [`Scheduler::hint_policy`].
     pub fn hint_policy(&mut self, now: Instant, hint: PolicyHint) -> bool {
-        self.used = true;
+        self.hints[match hint {
+            PolicyHint::Timeslice(_) => 0,
+            PolicyHint::K(_) => 1,
+            PolicyHint::Ageing(_) => 2,
+        }] = Some(hint);
         self.note(now, NO_QUEUE, || Body::PolicyHint(hint));
         self.scheduler.hint_policy(hint)
     }
@@ -245,6 +254,7 @@ impl<P: Policy, S: Storage, T: Tape> Recorded<P, S, T> {
     /// [`Scheduler::set_policy`].
     pub fn set_policy(&mut self, now: Instant, policy: P) -> P {
         let name = Name::new(policy.name());
+        self.hints = [None; 3];
         self.note(now, NO_QUEUE, || Body::Policy(name));
         self.scheduler.set_policy(policy)
     }

@@ -200,8 +200,6 @@ impl Driver {
         }
         self.recording = Some(Recording { client, works: HashMap::new() });
         self.machine.start(now, tape);
-        let hints = std::mem::take(&mut self.hints);
-        self.set_hints(hints, now);
         let devices: Vec<_> = self.units.all().map(|unit| unit.device).collect();
         devices.into_iter().for_each(|device| self.note_device(device, now));
         self.units.keys().into_iter().for_each(|key| self.note_work(key, now));
