@@ -254,7 +254,10 @@ impl Process {
         let (_, doorbell) = wire.ask(&hello, None)?;
         let doorbell: OwnedFd = doorbell.ok_or(NodeError::Unexpected)?;
         let page = Arc::new(SharedPage::create()?);
-        wire.ask(&Request::Attach { device: GPU.to_owned() }, Some(page.as_fd()))?;
+        wire.ask(
+            &Request::Attach { device: GPU.to_owned(), side_by_side: false },
+            Some(page.as_fd()),
+        )?;
         let load = Load::new(Arc::clone(&page), Arc::new(doorbell));
         Ok(Self { _wire: wire, page, load })
     }

@@ -80,7 +80,7 @@ fn set(priority: Option<i32>, share: Option<u8>) -> Request {
 
 fn attach(wire: &Wire, device: &str) -> Result<(), String> {
     let page = SharedPage::create().expect("a page");
-    let request = Request::Attach { device: device.to_owned() };
+    let request = Request::Attach { device: device.to_owned(), side_by_side: false };
     wire.ask(&request, Some(page.as_fd())).map(drop).map_err(why)
 }
 

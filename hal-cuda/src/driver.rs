@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use xsched_hal_stream::About;
 
 use crate::error::CudaError;
-use crate::table::{ATTRIBUTE_UNITS, CuContext, CuDevice, CuResult, SUCCESS, Table};
+use crate::table::{ATTRIBUTE_MPS, ATTRIBUTE_UNITS, CuContext, CuDevice, CuResult, SUCCESS, Table};
 
 /// Answers of calls that write a value.
 pub(crate) fn written<T>(
@@ -70,6 +70,8 @@ pub(crate) fn about(table: &Table, device: CuDevice) -> Result<About, CudaError>
         library: table.library.clone(),
         units: u32::try_from(attribute(table, ATTRIBUTE_UNITS, device)?).unwrap_or(0),
         priorities: (least, greatest),
+        // A driver that does not know the number has no MPS of this kind.
+        side_by_side: attribute(table, ATTRIBUTE_MPS, device).is_ok_and(|enabled| enabled != 0),
     })
 }
 

@@ -169,6 +169,8 @@ pub const ATTRIBUTE_UNITS: c_int = 16;
 pub const ATTRIBUTE_CLOCK: c_int = 13;
 /// `CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS`, of the `_v2` operations.
 pub const ATTRIBUTE_MEM_OPS: c_int = 122;
+/// `CU_DEVICE_ATTRIBUTE_MPS_ENABLED`.
+pub const ATTRIBUTE_MPS: c_int = 133;
 /// `CU_LAUNCH_PARAM_BUFFER_POINTER`, `CU_LAUNCH_PARAM_BUFFER_SIZE`, `CU_LAUNCH_PARAM_END`.
 pub const LAUNCH_PARAMS: [usize; 3] = [1, 2, 0];
 

@@ -142,6 +142,7 @@ pub(crate) fn about(library: &HipLibrary, device: c_int) -> Result<About, HipErr
         library: library.name().to_owned(),
         units: units.unsigned_abs(),
         priorities: (least, most),
+        side_by_side: true,
     })
 }
 

@@ -23,6 +23,9 @@ pub struct About {
     pub units: u32,
     /// Priorities of streams, the least urgent first. Equal if there is only one.
     pub priorities: (i32, i32),
+    /// It runs what several processes launch at the same time, as an AMD GPU does, or an NVIDIA GPU
+    /// with MPS. Otherwise it changes between them by time slices.
+    pub side_by_side: bool,
 }
 
 /// What a user's stream is.

@@ -46,6 +46,13 @@ pub struct Link {
     state: Mutex<State>,
 }
 
+/// A GPU, as the daemon is told of it.
+#[derive(Clone, Debug)]
+struct Gpu {
+    name: String,
+    side_by_side: bool,
+}
+
 #[derive(Debug)]
 struct State {
     priority: i32,
@@ -54,7 +61,7 @@ struct State {
     wire: Option<Arc<Wire>>,
     /// Wakes the daemon; that of the connection before while there is none.
     doorbell: Arc<OwnedFd>,
-    pages: Vec<(String, Arc<SharedPage>)>,
+    pages: Vec<(Gpu, Arc<SharedPage>)>,
     units: Vec<Weak<Unit>>,
     /// Says how many launches went past the scheduler, if that is counted.
     past: fn() -> Option<u64>,
@@ -167,8 +174,19 @@ impl Link {
     /// The unit of a GPU, which the daemon knows by this text.
     #[must_use]
     pub fn unit(self: &Arc<Self>, device: String) -> Arc<Unit> {
+        self.unit_of(Gpu { name: device, side_by_side: false })
+    }
+
+    /// As [`Link::unit`], of a GPU that runs what several processes launch at the same time: those
+    /// of equal priority need not take turns.
+    #[must_use]
+    pub fn unit_side_by_side(self: &Arc<Self>, device: String) -> Arc<Unit> {
+        self.unit_of(Gpu { name: device, side_by_side: true })
+    }
+
+    fn unit_of(self: &Arc<Self>, gpu: Gpu) -> Arc<Unit> {
         let (load, is_followed) = (Mutex::default(), AtomicBool::new(false));
-        let unit = Arc::new(Unit { link: Arc::clone(self), device, load, is_followed });
+        let unit = Arc::new(Unit { link: Arc::clone(self), gpu, load, is_followed });
         self.state().units.push(Arc::downgrade(&unit));
         unit
     }
@@ -233,8 +251,8 @@ impl Link {
         let State { priority, share, .. } = *state;
         let hello = hello(&self.name, self.gang.clone(), priority, share);
         let (wire, doorbell, _) = greet(&self.path, &hello)?;
-        for (device, page) in &state.pages {
-            attach(&wire, device, page)?;
+        for (gpu, page) in &state.pages {
+            attach(&wire, gpu, page)?;
         }
         state.wire = Some(Arc::clone(&wire));
         state.doorbell = Arc::clone(&doorbell);
@@ -302,8 +320,9 @@ fn tell_lowered(answer: &Answer, asked: i32, asked_share: Option<u8>) {
     );
 }
 
-fn attach(wire: &Wire, device: &str, page: &SharedPage) -> Result<(), NodeError> {
-    let request = Request::Attach { device: device.to_owned() };
+fn attach(wire: &Wire, gpu: &Gpu, page: &SharedPage) -> Result<(), NodeError> {
+    let Gpu { name: device, side_by_side } = gpu.clone();
+    let request = Request::Attach { device, side_by_side };
     wire.ask(&request, Some(page.as_fd())).map(drop)
 }
 
@@ -345,7 +364,7 @@ fn watch(link: &Weak<Link>) {
 #[derive(Debug)]
 pub struct Unit {
     link: Arc<Link>,
-    device: String,
+    gpu: Gpu,
     /// Counts in the first page.
     load: Mutex<Option<Arc<Load>>>,
     /// A thread obeys holds.
@@ -414,13 +433,13 @@ impl PageSource for Unit {
         let page = Arc::new(SharedPage::create()?);
         let mut state = self.link.state();
         if let Some(wire) = &state.wire {
-            let attached = attach(wire, &self.device, &page);
+            let attached = attach(wire, &self.gpu, &page);
             if let Err(error) = attached {
                 tracing::warn!(%error, "the scheduler of the node did not take a page");
             }
         }
         // Also without a daemon: the next one gets it.
-        state.pages.push((self.device.clone(), Arc::clone(&page)));
+        state.pages.push((self.gpu.clone(), Arc::clone(&page)));
         let doorbell = Arc::clone(&state.doorbell);
         // Before another connection can replace the doorbell, or it would replace nothing.
         self.load().get_or_insert_with(|| Arc::new(Load::new(Arc::clone(&page), doorbell)));

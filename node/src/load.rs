@@ -36,6 +36,8 @@ pub enum Others {
     Before,
     /// It is held for none of them, but they are for it, until this changes.
     Behind,
+    /// As [`Others::Before`], and one of them has a higher priority.
+    Above,
 }
 
 impl Others {
@@ -46,6 +48,7 @@ impl Others {
         match number {
             0 => Self::None,
             2 => Self::Behind,
+            3 => Self::Above,
             _ => Self::Before,
         }
     }
@@ -55,6 +58,7 @@ impl Others {
             Self::None => 0,
             Self::Before => 1,
             Self::Behind => 2,
+            Self::Above => 3,
         }
     }
 }
@@ -233,7 +237,7 @@ mod tests {
 
     #[test]
     fn a_number_that_makes_no_sense_has_all_be_scheduled() {
-        let all = [Others::None, Others::Before, Others::Behind];
+        let all = [Others::None, Others::Before, Others::Behind, Others::Above];
         assert_eq!(all.map(|others| Others::of(others.number())), all);
         assert_eq!(Others::of(u32::MAX), Others::Before);
     }

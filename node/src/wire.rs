@@ -52,6 +52,10 @@ pub enum Request {
     Attach {
         /// The GPU: what tells it from others of the node, the same in every process.
         device: String,
+        /// It runs what several processes launch at the same time, and does not change between
+        /// them by time slices.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        side_by_side: bool,
     },
     /// Changes what the asker said of itself.
     Hints {

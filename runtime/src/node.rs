@@ -23,7 +23,7 @@
 use std::sync::Arc;
 
 use xsched_core::hal::Backend;
-use xsched_hal_stream::{StreamApi, StreamDevice, StreamDeviceConfig, StreamError};
+use xsched_hal_stream::{About, StreamApi, StreamDevice, StreamDeviceConfig, StreamError};
 pub use xsched_node::{LEASE, Link, NodeError, PageSource, Unit, socket_path};
 
 use crate::{Activity, Device, Error, Holder, Runtime};
@@ -62,13 +62,19 @@ pub fn open<A>(
 where
     A: StreamApi,
 {
-    let unit = link.unit(api.about().pci.clone());
+    let unit = unit_of(link, api.about());
     let mut config = config;
     config.hold_lease = LEASE;
     let gpu = StreamDevice::in_unit(api, config, Arc::clone(&unit) as _)?;
     let device = runtime.device(gpu.clone())?;
     report(&device, unit);
     Ok((device, gpu))
+}
+
+/// The unit of this process on a GPU, by what that says of itself.
+pub fn unit_of(link: &Arc<Link>, about: &About) -> Arc<Unit> {
+    let name = about.pci.clone();
+    if about.side_by_side { link.unit_side_by_side(name) } else { link.unit(name) }
 }
 
 /// Adds a device of any backend, whose queues the scheduler of the node holds and releases

@@ -92,7 +92,13 @@ impl Rig {
         let file = ours.as_fd().try_clone_to_owned().expect("a descriptor");
         let page = SharedPage::from_file(File::from(file)).expect("a page");
         let (answer, _) = channel();
-        self.here.take(Op::Page { client, device: device.to_owned(), page, answer });
+        self.here.take(Op::Page {
+            client,
+            device: device.to_owned(),
+            side_by_side: false,
+            page,
+            answer,
+        });
         ours
     }
 

@@ -101,7 +101,10 @@ impl Rig {
             gang: None,
         };
         assert!(matches!(rig.ask(&hello, false), Answer::Welcome { .. }));
-        assert_eq!(rig.ask(&Request::Attach { device: "gpu".to_owned() }, true), Answer::Done);
+        assert_eq!(
+            rig.ask(&Request::Attach { device: "gpu".to_owned(), side_by_side: false }, true),
+            Answer::Done
+        );
         rig.turn(0, &[id]);
         rig
     }
@@ -253,7 +256,10 @@ fn request(choice: u8, bytes: &mut Bytes<'_>) -> Request {
             let active = Some(bytes.byte().is_multiple_of(2));
             Request::Set { pid, priority: Some(priority), share, active }
         }
-        5 => Request::Attach { device: GPUS[bytes.below(GPUS.len())].to_owned() },
+        5 => {
+            let device = GPUS[bytes.below(GPUS.len())].to_owned();
+            Request::Attach { device, side_by_side: bytes.below(2) == 1 }
+        }
         6 if bytes.byte().is_multiple_of(4) => match bytes.byte() % 6 {
             0 => Request::Policy { name: "up".to_owned() },
             1 => Request::Drain { undo: false },

@@ -99,7 +99,7 @@ pub(crate) fn hello(version: u32) -> Request {
 }
 
 pub(crate) fn attach(device: &str) -> Request {
-    Request::Attach { device: device.to_owned() }
+    Request::Attach { device: device.to_owned(), side_by_side: false }
 }
 
 pub(crate) fn refusal(answer: Result<(Answer, Option<OwnedFd>), NodeError>) -> String {

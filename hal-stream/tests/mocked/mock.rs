@@ -220,6 +220,7 @@ impl Mock {
             library: "none".to_owned(),
             units: 1,
             priorities: (0, 0),
+            side_by_side: false,
         };
         // What the legacy stream gets goes nowhere, as its queue is not used for commands.
         Self { nature, stalled: Arc::default(), about, state: Mutex::default() }

@@ -43,7 +43,8 @@ impl Units {
         let connected = self.link.beside(&format!("stream {number}"));
         let told = |error: &_| tracing::warn!(%error, "a stream is held together with the process");
         let link = connected.inspect_err(told).ok()?;
-        let unit = link.unit(gpu.to_owned());
+        // Streams of a process run at the same time, whatever its GPU does with processes.
+        let unit = link.unit_side_by_side(gpu.to_owned());
         let (runtime, is_awaited) = (self.runtime.clone(), AtomicBool::new(false));
         Some(StreamUnit { link, unit, runtime, is_awaited, place })
     }
