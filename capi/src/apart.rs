@@ -57,10 +57,19 @@ pub(crate) fn follow(page: &Arc<SharedPage>) {
 /// Whether the scheduler of the node, if there is one, may hold the process or a stream of it for
 /// another process.
 pub(crate) fn may_node_hold() -> bool {
+    BY_CHOICE.load(Ordering::Acquire) || told() != Some(Others::Behind)
+}
+
+/// Whether the scheduler of the node holds the process for one of a higher priority.
+pub(crate) fn is_below_others() -> bool {
+    told() == Some(Others::Above)
+}
+
+/// What the scheduler of the node, if there is one, says of other processes.
+fn told() -> Option<Others> {
     // SAFETY: it is null, or a word that stays for ever.
     let word = unsafe { NODE.load(Ordering::Acquire).as_ref() };
-    let is_behind = |word: &AtomicU32| Others::of(word.load(Ordering::Acquire)) == Others::Behind;
-    BY_CHOICE.load(Ordering::Acquire) || !word.is_some_and(is_behind)
+    word.map(|word| Others::of(word.load(Ordering::Acquire)))
 }
 
 /// Whether something may hold a stream for another one, or for another process. `is_first`: no

@@ -91,7 +91,7 @@ impl<A: Vendor> Pair<A> {
         sees_all_launches: bool,
     ) -> Answer<Self> {
         let api = api.map_err(|error| Refusal::hardware(error.to_string()))?;
-        let unit = link.map(|link| link.unit(api.about().pci.clone()));
+        let unit = link.map(|link| xsched::node::unit_of(link, api.about()));
         let mut config = StreamDeviceConfig::default();
         config.sees_all_launches = sees_all_launches;
         let pages = unit.as_ref().map(|unit| Arc::new(Followed::new(unit)) as Arc<dyn PageSource>);
@@ -527,7 +527,9 @@ impl<A: Vendor> Hardware for StreamHardware<A> {
         let this = (self as &dyn Any).downcast_ref::<StreamHardware<CudaApi>>()?;
         let word = this.word.lock().unwrap_or_else(PoisonError::into_inner).clone()?;
         // Whether a launch of the graph needs them is decided when it is launched.
-        let spacing_ns = this.spacing_or(Spacing::default().ns());
+        let is_below = apart::is_below_others();
+        let ns = if is_below { SHARED_SPACING_NS } else { Spacing::default().ns() };
+        let spacing_ns = this.spacing_or(ns);
         Some(GateAt { device: this.pair.below.clone(), word, spacing_ns })
     }
 

@@ -216,6 +216,13 @@ mod tests {
     use crate::sync::mpsc;
     use crate::workers::{DeviceQueue, Workers};
 
+    /// There is none to wake.
+    struct Sleeps;
+
+    impl std::task::Wake for Sleeps {
+        fn wake(self: Arc<Self>) {}
+    }
+
     type Half = NoopHalf<'static, u64>;
 
     const ID: QueueId = QueueId::new(0, 1);
@@ -247,9 +254,10 @@ mod tests {
         let queue = queue();
         queue.suspend(Level::Block);
         let cmd = queue.submit(7, None).unwrap();
-        let mut id = None;
+        // That of `Waker::noop` may have several tables, and then is another one each time.
+        let (mut id, waker) = (None, Waker::from(Arc::new(Sleeps)));
         for _ in 0..2 {
-            assert!(queue.stand_by(Until::Ended(cmd), &mut id, Waker::noop()).is_none());
+            assert!(queue.stand_by(Until::Ended(cmd), &mut id, &waker).is_none());
             assert!(!queue.alarm.has_front());
         }
         let soon = Duration::from_micros(20);
