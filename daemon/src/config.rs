@@ -22,6 +22,9 @@ const CLIENTS_OF_USER_MAX: u32 = 2_048;
 /// many commands: what is on its way when a turn ends runs on, and a GPU takes 0.15 ms to change
 /// the process.
 pub const TIMESLICE: Span = Span::from_ms(100);
+/// For how long one of several processes of the highest priority has the GPU at most while another
+/// one waits. A request that takes less is not interrupted for others, which wait for it.
+pub const TURN: Span = Span::from_ms(10);
 /// The largest file that is read, in bytes.
 const BYTES_MAX: u64 = 1 << 20;
 
@@ -67,22 +70,28 @@ pub struct PolicyChoice {
     pub name: String,
     /// Hints for it.
     pub hints: Vec<PolicyHint>,
+    /// Under the policy `hpf`, processes of the highest priority take turns.
+    pub takes_turns: bool,
 }
 
 impl Default for PolicyChoice {
     fn default() -> Self {
-        Self { name: "hpf".to_owned(), hints: Vec::new() }
+        Self { name: "hpf".to_owned(), hints: Vec::new(), takes_turns: true }
     }
 }
 
 impl PolicyChoice {
-    /// The hints for a policy: the file's if that names it, and [`TIMESLICE`] before them where
-    /// queues share device time.
+    /// The hints for a policy: the file's if that names it, and before them [`TIMESLICE`] where
+    /// queues share device time, and [`TURN`] where those of the highest priority take turns.
     #[must_use]
     pub fn hints_of(&self, policy: &Any) -> Vec<PolicyHint> {
-        // The slice of this one is no part of a round: a queue that has used it gives way.
-        let has_rounds = !matches!(policy, Any::Mlfq(_));
-        let slice = has_rounds.then_some(PolicyHint::Timeslice(TIMESLICE));
+        let slice = match policy {
+            // The slice of this one is no part of a round: a queue that has used it gives way.
+            Any::Mlfq(_) => None,
+            Any::Hpf(_) => self.takes_turns.then_some(TURN),
+            _ => Some(TIMESLICE),
+        };
+        let slice = slice.map(PolicyHint::Timeslice);
         let own = if policy.name() == self.name { &self.hints[..] } else { &[] };
         let hints = slice.into_iter().chain(own.iter().copied());
         let mut tried = policy.clone();
@@ -242,7 +251,7 @@ impl Source {
             _ => Config::default(),
         };
         if let Some(name) = self.policy.as_ref().filter(|name| **name != config.policy.name) {
-            config.policy = PolicyChoice { name: name.clone(), hints: Vec::new() };
+            config.policy = PolicyChoice { name: name.clone(), hints: Vec::new(), ..config.policy };
         }
         if let Some(socket) = &self.socket {
             config.socket.path = Some(socket.clone());

@@ -424,12 +424,12 @@ impl Control {
                 check_version(version)?;
                 self.greet(id, (name, gang), priority, share)
             }
-            Request::Attach { device } => {
+            Request::Attach { device, side_by_side } => {
                 if !is_known {
                     return Err("say hello first".to_owned());
                 }
                 let page = fds.into_iter().next().ok_or("the page is missing")?;
-                self.attach(id, device, page)
+                self.attach(id, (device, side_by_side), page)
             }
             Request::Hints { priority, share } => {
                 let priority = checked_priority(priority)?;
@@ -494,7 +494,7 @@ impl Control {
     fn attach(
         &mut self,
         id: u64,
-        device: String,
+        (device, side_by_side): (String, bool),
         page: OwnedFd,
     ) -> Result<(Answer, Option<OwnedFd>), String> {
         if !is_name_of_device(&device) {
@@ -506,7 +506,7 @@ impl Control {
         user.may_attach(self.pages, &peer.pages, &device)?;
         let page = SharedPage::from_file(page.into()).map_err(|error| error.to_string())?;
         let name = device.clone();
-        self.ask(|answer| Op::Page { client: id, device, page, answer })??;
+        self.ask(|answer| Op::Page { client: id, device, side_by_side, page, answer })??;
         let peer = self.peers.get_mut(&id).ok_or("not connected")?;
         let user = self.users.get_mut(&peer.uid()).ok_or("not connected")?;
         user.attach(&mut peer.pages, name);

@@ -40,7 +40,7 @@ fn the_keys_that_the_example_leaves_out_are_known() {
         };
         let name = match key.split(' ').next() {
             Some("k") => "kedf",
-            Some("ageing_ms") => "hpf",
+            Some("ageing_ms" | "turns") => "hpf",
             _ => "up",
         };
         let uncommented = |(at, line): (usize, &str)| match at {
@@ -56,7 +56,7 @@ fn the_keys_that_the_example_leaves_out_are_known() {
         assert!(is_known, "{key}");
         tried += 1;
     }
-    assert_eq!(tried, 7);
+    assert_eq!(tried, 8);
 }
 
 #[test]
@@ -68,7 +68,9 @@ fn nothing_is_what_counts_without_a_file() {
 fn mistakes_are_named_with_their_line_and_what_to_do() {
     for (text, line, part) in [
         ("[policy]\nname = \"none\"", 2, "unknown policy; known are"),
-        ("[policy]\nname = \"hpf\"\ntimeslice_us = 500", 3, "`hpf` has no timeslice_us; take"),
+        ("[policy]\nname = \"edf\"\ntimeslice_us = 500", 3, "`edf` has no timeslice_us; take"),
+        ("[policy]\nname = \"up\"\nturns = false", 3, "`up` has no turns to do without; take"),
+        ("[policy]\nturns = false\ntimeslice_us = 500", 3, "there are none; take one of both"),
         ("[policy]\nname = \"up\"\ntimeslice_us = 99", 3, "must be 100 to 10000000, is 99"),
         ("[policy]\nname = \"kedf\"\nk = 0", 3, "k must be 1 to 65536, is 0"),
         ("[policy]\nnme = \"up\"", 2, "unknown field `nme`"),
@@ -229,7 +231,10 @@ fn rounds_between_processes_are_long_unless_the_file_says_otherwise() {
     for name in ["up", "wfq", "cfs", "pup", "strict_up"] {
         assert_eq!(hints("", name), [long], "{name}");
     }
-    assert!(hints("", "hpf").is_empty() && hints("", "mlfq").is_empty());
+    assert!(hints("", "mlfq").is_empty());
+    let turn = PolicyHint::Timeslice(Duration::from_ms(10));
+    assert_eq!(hints("", "hpf"), [turn]);
+    assert!(hints("[policy]\nturns = false", "hpf").is_empty());
     let file = "[policy]\nname = \"up\"\ntimeslice_us = 500";
     assert_eq!(hints(file, "up"), [long, PolicyHint::Timeslice(Duration::from_us(500))]);
     assert_eq!(hints(file, "wfq"), [long], "it is for the policy that the file names");

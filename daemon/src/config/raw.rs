@@ -53,6 +53,7 @@ struct RawSocket {
 struct RawPolicy {
     name: Option<Spanned<String>>,
     timeslice_us: Option<Spanned<u64>>,
+    turns: Option<Spanned<bool>>,
     k: Option<Spanned<u32>>,
     ageing_ms: Option<Spanned<u64>>,
 }
@@ -214,6 +215,18 @@ fn policy(raw: &RawPolicy) -> Result<PolicyChoice, Wrong> {
         let known = name.get_ref().parse::<Any>();
         let known = known.map_err(|error| wrong(&name.span(), format!("name: {error}")))?;
         known.name().clone_into(&mut choice.name);
+    }
+    if let Some(turns) = &raw.turns {
+        if choice.name != "hpf" {
+            let what =
+                format!("policy `{}` has no turns to do without; take the key out", choice.name);
+            return Err(wrong(&turns.span(), what));
+        }
+        choice.takes_turns = *turns.get_ref();
+        if let Some(slice) = raw.timeslice_us.as_ref().filter(|_| !choice.takes_turns) {
+            let what = "timeslice_us is that of turns, and there are none; take one of both out";
+            return Err(wrong(&slice.span(), what));
+        }
     }
     let age = |ms: u64| PolicyHint::ageing(Some(Duration::from_ns(ms.saturating_mul(1_000_000))));
     let slice = |us: u64| PolicyHint::timeslice(Duration::from_ns(us.saturating_mul(1_000)));

@@ -10,12 +10,20 @@ use super::{Driver, Op, Unit};
 pub(crate) struct Here {
     driver: Driver,
     now: Instant,
+    /// The GPUs of processes that join run several at a time.
+    #[cfg(test)]
+    is_side_by_side: bool,
 }
 
 impl Here {
     pub(crate) fn new(policy: Any) -> rustix::io::Result<Self> {
         let (_, none) = std::sync::mpsc::channel();
-        Ok(Self { driver: Driver::new(policy, none)?, now: Instant::ZERO })
+        Ok(Self {
+            driver: Driver::new(policy, none)?,
+            now: Instant::ZERO,
+            #[cfg(test)]
+            is_side_by_side: false,
+        })
     }
 
     pub(crate) fn take(&mut self, op: Op) {
@@ -113,10 +121,24 @@ mod tests {
         let file = ours.as_fd().try_clone_to_owned().expect("a descriptor");
         let page = SharedPage::from_file(File::from(file)).expect("a page");
         let (answer, answered) = channel();
-        here.take(Op::Page { client: id, device: "gpu".to_owned(), page, answer });
+        here.take(Op::Page {
+            client: id,
+            device: "gpu".to_owned(),
+            side_by_side: here.is_side_by_side,
+            page,
+            answer,
+        });
         assert_eq!(answered.recv().expect("an answer"), Ok(()));
         here.turn(0, &[id]);
         ours
+    }
+
+    /// Under `hpf` with turns of 10 ms.
+    fn with_turns() -> Here {
+        let mut here = here("hpf");
+        let turn = PolicyHint::Timeslice(Duration::from_ms(10));
+        here.driver.set_hints(vec![turn], here.now);
+        here
     }
 
     fn gates_of(one: &SharedPage, two: &SharedPage) -> (bool, bool) {
@@ -147,15 +169,88 @@ mod tests {
     }
 
     #[test]
+    fn those_of_equal_priority_take_turns() {
+        let mut here = with_turns();
+        let one = join(&mut here, 1, 1, (0, None));
+        let two = join(&mut here, 2, 2, (0, None));
+        assert_eq!(gates_of(&one, &two), (false, true));
+        let low = join(&mut here, 3, 3, (-5, None));
+        for round in 0..4 {
+            here.turn(9_999_000, &[]);
+            assert_eq!(gates_of(&one, &two), (round % 2 == 1, round % 2 == 0), "{round}");
+            here.turn(1_000, &[]);
+            assert_eq!(gates_of(&one, &two), (round % 2 == 0, round % 2 == 1), "{round}");
+            assert_eq!(gates_of(&low, &low), (true, true));
+        }
+        // What is above does not count.
+        here.turn(6_000_000, &[]);
+        let high = join(&mut here, 4, 4, (5, None));
+        here.turn(20_000_000, &[]);
+        assert_eq!(gates_of(&one, &two), (true, true));
+        high.header(2).store(0, Ordering::SeqCst);
+        here.turn(0, &[4]);
+        assert_eq!(gates_of(&one, &two), (false, true));
+        here.turn(3_999_000, &[]);
+        assert_eq!(gates_of(&one, &two), (false, true));
+        here.turn(1_000, &[]);
+        assert_eq!(gates_of(&one, &two), (true, false));
+        // And who has nothing more to run does not hold others up.
+        two.header(2).store(0, Ordering::SeqCst);
+        here.turn(1_000_000, &[2]);
+        assert_eq!(gates_of(&one, &two), (false, true), "its next launch does not slip through");
+        one.header(2).store(0, Ordering::SeqCst);
+        here.turn(1_000_000, &[1]);
+        assert_eq!(gates_of(&one, &two), (false, false));
+        assert_eq!(here.defect(), None);
+    }
+
+    #[test]
+    fn who_leaves_room_takes_no_turns() {
+        let mut here = with_turns();
+        let one = join(&mut here, 1, 1, (0, None));
+        let two = join(&mut here, 2, 2, (0, None));
+        // It loses its turn in the first two pauses, as nothing is known of them.
+        let mut steps = 0;
+        while gates_of(&one, &two) != (false, false) && steps < 2_000 {
+            if gates_of(&one, &two).0 {
+                here.turn(50_000, &[]);
+            } else {
+                for (has_work, passed_ns) in [(0, 20_000), (1, 30_000)] {
+                    one.header(2).store(has_work, Ordering::SeqCst);
+                    here.turn(passed_ns, &[1]);
+                }
+            }
+            steps += 1;
+        }
+        assert!((480..=520).contains(&steps), "{steps} steps of 50 µs");
+        here.turn(1_100_000_000, &[]);
+        here.turn(0, &[]);
+        assert_ne!(gates_of(&one, &two), (false, false), "it may fill the GPU by now");
+    }
+
+    #[test]
+    fn no_turns_are_taken_on_a_gpu_that_runs_all_at_a_time() {
+        let mut here = with_turns();
+        here.is_side_by_side = true;
+        let one = join(&mut here, 1, 1, (0, None));
+        let two = join(&mut here, 2, 2, (0, None));
+        let low = join(&mut here, 3, 3, (-5, None));
+        here.turn(20_000_000, &[]);
+        assert_eq!(gates_of(&one, &two), (false, false));
+        assert_eq!(gates_of(&low, &low), (true, true));
+    }
+
+    #[test]
     fn the_only_one_of_the_highest_priority_is_told_that_it_comes_first() {
         let told = |page: &SharedPage| Others::of(others(page).load(Ordering::SeqCst));
         let mut here = here("hpf");
         let low = join(&mut here, 1, 1, (-5, None));
         assert_eq!(told(&low), Others::None);
         let high = join(&mut here, 2, 2, (5, None));
-        assert_eq!([&low, &high].map(told), [Others::Before, Others::Behind]);
+        assert_eq!([&low, &high].map(told), [Others::Above, Others::Behind]);
         let same = join(&mut here, 3, 3, (5, None));
-        assert_eq!([&low, &high, &same].map(told), [Others::Before; 3]);
+        let several = [Others::Above, Others::Before, Others::Before];
+        assert_eq!([&low, &high, &same].map(told), several);
         here.take(Op::Leave(3));
         here.turn(0, &[]);
         let hold = |here: &mut Here, hold| {

@@ -91,7 +91,6 @@ pub(crate) struct Driver {
     /// Processes without work whose gates may not be as they should be.
     late: VecDeque<u32>,
     policy: &'static str,
-    hints: Vec<PolicyHint>,
     /// When the windows ended over which shares are taken.
     sampled: Instant,
     /// Metrics are wanted: it is looked how long holds take.
@@ -132,7 +131,6 @@ impl Driver {
             spin_until: Instant::ZERO,
             late: VecDeque::new(),
             policy: name,
-            hints: Vec::new(),
             sampled: Instant::ZERO,
             is_measured: false,
             wakeups: 0,
@@ -151,10 +149,9 @@ impl Driver {
 
     /// Passes hints on to the policy.
     pub(crate) fn set_hints(&mut self, hints: Vec<PolicyHint>, now: Instant) {
-        for hint in &hints {
-            self.machine.hint_policy(now, *hint);
+        for hint in hints {
+            self.machine.hint_policy(now, hint);
         }
-        self.hints = hints;
         self.units.rank_anew();
     }
 
@@ -227,8 +224,8 @@ impl Driver {
                 }
                 self.clients.insert(id, client);
             }
-            Op::Page { client, device, page, answer } => {
-                let _ = answer.send(self.add_page(client, &device, page, now));
+            Op::Page { client, device, side_by_side, page, answer } => {
+                let _ = answer.send(self.add_page(client, (&device, side_by_side), page, now));
             }
             Op::Leave(id) => self.leave(id, now),
             Op::Policy(policy, hints) => {
@@ -278,7 +275,7 @@ impl Driver {
     fn add_page(
         &mut self,
         id: u64,
-        name: &str,
+        (name, side_by_side): (&str, bool),
         page: SharedPage,
         now: Instant,
     ) -> Result<(), String> {
@@ -306,7 +303,10 @@ impl Driver {
             ..Attach::default()
         };
         let queue = self.machine.attach(now, attach).map_err(|error| error.to_string())?;
-        let unit = Unit::new(device, queue, page, now);
+        let mut unit = Unit::new(device, queue, page, now);
+        if side_by_side {
+            unit.run_side_by_side();
+        }
         let (key, by_hand, hints) = (unit.key(), client.by_hand, client.hints);
         client.units.push(key);
         let tenant = Arc::clone(&client.rights.party.tenant);

@@ -25,7 +25,13 @@ pub(crate) enum Op {
     /// A process is there.
     Join(u64, Client),
     /// It has handed a page over. Why it is not taken is answered.
-    Page { client: u64, device: String, page: SharedPage, answer: Sender<Result<(), String>> },
+    Page {
+        client: u64,
+        device: String,
+        side_by_side: bool,
+        page: SharedPage,
+        answer: Sender<Result<(), String>>,
+    },
     /// It has left.
     Leave(u64),
     /// Another policy, and hints for it.

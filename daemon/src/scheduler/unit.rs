@@ -90,6 +90,11 @@ impl Unit {
         self.tell();
     }
 
+    /// Its GPU runs what several processes launch at the same time.
+    pub(crate) const fn run_side_by_side(&mut self) {
+        self.state.run_side_by_side();
+    }
+
     pub(crate) fn pages(&self) -> usize {
         self.pages.len()
     }
@@ -121,12 +126,13 @@ impl Unit {
         self.set_rings(shared)
     }
 
-    /// Tells the process whether it may be held for others on its GPU, if there are any. A gate
-    /// takes some of the device, and one that comes first can do without.
-    pub(crate) fn rank(&mut self, comes_first: bool) {
-        let is_free = comes_first && !self.may_be_held() && !self.is_in_gang;
+    /// Tells the process what the others on its GPU are for it, if there are any, as the policy
+    /// has it. A gate takes some of the device, and one that comes first can do without.
+    pub(crate) fn rank(&mut self, others: Others) {
+        let is_held = self.may_be_held() || self.is_in_gang;
         if !self.is_alone() {
-            self.tell_others(if is_free { Others::Behind } else { Others::Before });
+            let comes_first = others == Others::Behind;
+            self.tell_others(if comes_first && is_held { Others::Before } else { others });
         }
     }
 

@@ -6,6 +6,7 @@ use std::collections::HashMap;
 use xsched_core::hint::Priority;
 use xsched_core::id::DeviceId;
 use xsched_core::time::{Duration, Instant};
+use xsched_node::Others;
 
 use super::device::DEVICES_MAX;
 use super::unit::Unit;
@@ -129,7 +130,7 @@ impl Units {
     /// Tells each process whether it may be held for others, if that may have changed: all may but
     /// the only one of the highest priority on its GPU, if the policy spares it. One of several
     /// that have the highest may be held as well: a user is more likely to hold it by hand, or to
-    /// put it below the others.
+    /// put it below the others. Those of lower priorities are told so.
     pub(crate) fn rank(&mut self, spares_the_highest: bool) {
         if !std::mem::take(&mut self.may_rank_anew) {
             return;
@@ -145,8 +146,13 @@ impl Units {
             }
         }
         for unit in self.all.values_mut() {
-            let is_first = first[unit.device.index()] == (unit.priority(), 1);
-            unit.rank(spares_the_highest && is_first);
+            let (highest, count) = first[unit.device.index()];
+            unit.rank(match unit.priority().cmp(&highest) {
+                _ if !spares_the_highest => Others::Before,
+                Ordering::Less => Others::Above,
+                _ if count == 1 => Others::Behind,
+                _ => Others::Before,
+            });
         }
     }
 

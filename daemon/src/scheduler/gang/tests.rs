@@ -307,7 +307,13 @@ fn join(here: &mut Here, id: u64, gang: Option<&str>, device: &str, priority: i3
     let file = ours.as_fd().try_clone_to_owned().expect("a descriptor");
     let page = SharedPage::from_file(File::from(file)).expect("a page");
     let (answer, answered) = channel();
-    here.take(Op::Page { client: id, device: device.to_owned(), page, answer });
+    here.take(Op::Page {
+        client: id,
+        device: device.to_owned(),
+        side_by_side: false,
+        page,
+        answer,
+    });
     assert_eq!(answered.recv().expect("an answer"), Ok(()));
     here.turn(0, &[id]);
     ours
