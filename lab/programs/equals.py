@@ -1,14 +1,16 @@
 """Several processes of a GPU, some of them of equal priority, under policies of the daemon.
 
     python equals.py --xsched target/release/xsched --xschedd target/release/xschedd
-                     [--policies plain,hpf,strict_up] [--sets six,endless,large,three,eager]
+                     [--policies plain,hpf,hpf:turns=false] [--sets six,endless,large,three]
                      [--seconds 30] [--out FILE]
 
 Each client makes requests of a BERT with 384 tokens, one after the other with pauses of 20 ms, or
 without end. As CUDA graphs: `six` have the priorities 3, 3, 2, 2, 1 and 1; `endless` is one beside
-five without pauses that come after it, and `large` the same with BERT-large in half precision;
-`three` have the same priority. `eager` is the three kernel by kernel. `plain` is without XSched.
-Prints the P50 and P99 of the first client's requests in ms and over those alone, the P50 of all, and
+five without pauses that come after it, and `large` the same with BERT-large in half precision; `three`
+and, without pauses, `two` have the same priority. `eager` is the three kernel by kernel, and `mixed`
+one of them beside one of the two. `plain` is without XSched; a policy may have keys as in the daemon's
+file.
+Prints the P50, P95 and P99 of the first client's requests in ms and over those alone, the P50 of all, and
 the requests of each in a second. All is JSON in the file, if one is named.
 """
 
@@ -27,13 +29,16 @@ import beside
 HERE = pathlib.Path(__file__).resolve()
 PAUSE = 0.02
 PAUSED, BUSY = ("base", "graph", PAUSE), ("base", "graph", 0)
+EAGER = ("base", "eager", PAUSE)
 LARGE, LARGE_BUSY = ("large", "graph", PAUSE), ("large", "graph", 0)
 SETS = {
     "six": ([PAUSED] * 6, [3, 3, 2, 2, 1, 1]),
     "endless": ([PAUSED] + [BUSY] * 5, [1] + [-1] * 5),
     "large": ([LARGE] + [LARGE_BUSY] * 5, [1] + [-1] * 5),
     "three": ([PAUSED] * 3, [0] * 3),
-    "eager": ([("base", "eager", PAUSE)] * 3, [0] * 3),
+    "two": ([BUSY] * 2, [0] * 2),
+    "eager": ([EAGER] * 3, [0] * 3),
+    "mixed": ([EAGER, BUSY], [0] * 2),
 }
 
 
@@ -78,7 +83,10 @@ def scheduler(given, policy):
         return
     with tempfile.TemporaryDirectory() as folder:
         variables = {"XSCHED_SOCKET": f"{folder}/socket"}
-        daemon = subprocess.Popen([given.xschedd, "--user", "--policy", policy],
+        name, *keys = policy.split(":")
+        config = pathlib.Path(folder) / "xschedd.toml"
+        config.write_text("\n".join(["[policy]", f'name = "{name}"', *keys, ""]))
+        daemon = subprocess.Popen([given.xschedd, "--user", "--config", config],
                                   env={**os.environ, **variables})
         try:
             time.sleep(0.5)
@@ -96,7 +104,7 @@ def row_of(given, policy, name, alone):
         samples = measure(clients, ways, given.seconds, **variables)
     first = samples[0]
     row = {"policy": policy, "set": name, "samples": len(first)}
-    for part, title in ((.5, "p50"), (.99, "p99")):
+    for part, title in ((.5, "p50"), (.95, "p95"), (.99, "p99")):
         row |= {f"{title}_ms": round(beside.rank(first, part), 2),
                 f"{title}_over_alone": round(beside.rank(first, part) / beside.rank(alone, part), 3)}
     return row | {"all_p50_ms": [round(beside.rank(one, .5), 2) for one in samples],
@@ -125,7 +133,7 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--xsched", required=True, type=os.path.abspath)
     parser.add_argument("--xschedd", required=True, type=os.path.abspath)
-    parser.add_argument("--policies", default="plain,hpf,strict_up")
+    parser.add_argument("--policies", default="plain,hpf,hpf:turns=false")
     parser.add_argument("--sets", default=",".join(SETS))
     parser.add_argument("--seconds", type=float, default=30)
     parser.add_argument("--out")

@@ -135,7 +135,7 @@ impl<'a> Model<'a> {
             warmup_ns,
             policy: sharing.name().to_owned(),
             k: self.variable(places, "XSCHED_AUTO_XQUEUE_KDEADLINE"),
-            timeslice_ns: None,
+            timeslice_ns: sharing.timeslice_ns(),
             ageing_ns: None,
             level: LEVEL.min(self.device.max_level),
             scheduler_latency_ns: 0,

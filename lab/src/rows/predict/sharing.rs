@@ -6,6 +6,8 @@ use crate::rows::plan::{CellPlan, Hal, Program, Way};
 
 /// A user's policy by default.
 const POLICY: &str = "hpf";
+/// How long its turns are in the daemon (`TURN` in `daemon/src/config.rs`).
+const TURN_NS: u64 = 10_000_000;
 /// How long a process has an NVIDIA GPU while another one wants it, and what changing takes: 20
 /// kernels of 0.1 ms beside a process that is always busy took 2.0 to 4.3 ms, 3.2 ms at the median,
 /// whether the other's kernels had 0.1, 0.5 or 2 ms
@@ -72,6 +74,11 @@ impl Sharing {
             Self::System(system) => system.name(),
             Self::Threads(policy) | Self::Daemon(policy, _) => policy,
         }
+    }
+
+    /// The timeslice that the policy is given.
+    pub(super) fn timeslice_ns(&self) -> Option<u64> {
+        matches!(self, Self::Daemon("hpf", _)).then_some(TURN_NS)
     }
 
     /// Whether XSched decides.

@@ -145,7 +145,7 @@ pub(super) fn priorities(setting: Setting) -> Definition {
         let group = group.needs_gpu(setting.hal == HOST && unit == Unit::Processes);
         row.plan.cells.extend(group.cells(setting));
         if graph {
-            let bound = "high-2 has the same priority, and each waits for the other";
+            let bound = "high-2 has the same priority, and one of them waits for the other";
             row.goals.push(over_alone(&group, "five others").bound(bound));
         } else if unit == Unit::Threads {
             row.goals.extend(of_the_plan(&group));
@@ -155,7 +155,7 @@ pub(super) fn priorities(setting: Setting) -> Definition {
         let name = format!("{name}, endless others, graph, processes");
         let group = Group::new(name, Unit::Processes, one_urgent(work, dtype));
         let group = group.alone(&["high-1", "low-1"]);
-        let bound = "each of the five runs on to its next gate first";
+        let bound = "the one whose turn it is runs on to its next gate first";
         row.goals.push(over_alone(&group, "five that are always busy").bound(bound));
         row.goals.push(GoalPlan::new(
             "plan",
@@ -164,8 +164,6 @@ pub(super) fn priorities(setting: Setting) -> Definition {
             Goal::AtLeast(2.5),
         ));
         row.plan.cells.extend(group.cells(setting));
-        let title = format!("{}, strict_up", group.cell_name(Way::Xsched));
-        row.plan.cells.push(group.policy("strict_up").cell(Way::Xsched, title, setting));
     }
     let ways = [Way::Native, Way::Xsched];
     let group = Group::new("three, eager, threads", Unit::Threads, three_ranked(false));
@@ -174,8 +172,8 @@ pub(super) fn priorities(setting: Setting) -> Definition {
     row.results = plan_results();
     row.notes.push(
         "In this closed loop priorities only stagger equal clients, so low over high is judged \
-         beside endless ones. Under strict_up those five take turns instead of slices of the GPU, so \
-         that a hold waits for the next gate of one of them."
+         beside endless ones. Those take turns instead of slices of the GPU, so that a hold waits \
+         for the next gate of one of them."
             .to_owned(),
     );
     row
