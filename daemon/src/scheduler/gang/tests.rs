@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::channel;
 
+use xsched_core::hint::PolicyHint;
 use xsched_core::rng::SplitMix64;
 use xsched_hal_stream::SharedPage;
 use xsched_policies::Any;
@@ -373,8 +374,13 @@ fn the_machine_holds_gangs_as_the_model_does() {
 
 #[test]
 fn gangs_take_turns_under_a_fair_policy_of_the_machine() {
-    for policy in ["wfq", "up", "cfs"] {
+    for policy in ["wfq", "up", "cfs", "hpf"] {
         let mut here = here(policy);
+        if policy == "hpf" {
+            let turns = vec![PolicyHint::Timeslice(crate::config::TURN)];
+            let policy = Box::new(policy.parse::<Any>().expect("a policy"));
+            here.take(Op::Policy(policy, turns));
+        }
         let mut pages = Vec::new();
         for (id, gang, device) in
             [(1, Some("x"), "a"), (2, Some("y"), "b"), (3, Some("x"), "b"), (4, Some("y"), "a")]
