@@ -18,9 +18,9 @@ use crate::{
 };
 
 /// How long CI runs each fuzz target.
-const FUZZ_SECONDS: u32 = 6;
+const FUZZ_SECONDS: u32 = 3;
 /// How long CI stresses the runtime.
-const STRESS_SECONDS: u32 = 20;
+const STRESS_SECONDS: u32 = 8;
 
 /// While these run, what later steps need is built with the time that they leave. The steps behind
 /// them take all processors, or measure.
@@ -232,8 +232,8 @@ fn simulator() -> Result<()> {
     run_command(&mut release(&format!("run --release -- sim run {SCENARIO}")))?;
     let policies = "--policies fcfs,hpf --levels 1,2,3";
     run_command(&mut release(&format!("run --release -- sim compare {SCENARIO} {policies}")))?;
-    run_command(&mut release("run --release -- sim swarm --seeds 2000"))?;
-    run_command(&mut release("run --release -- sim swarm --daemon --seeds 10000"))
+    run_command(&mut release("run --release -- sim swarm --seeds 1000"))?;
+    run_command(&mut release("run --release -- sim swarm --daemon --seeds 5000"))
 }
 
 fn fuzzing() -> Result<()> {
