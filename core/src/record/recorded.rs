@@ -242,13 +242,16 @@ impl<P: Policy, S: Storage, T: Tape> Recorded<P, S, T> {
 
     /// [`Scheduler::hint_policy`].
     pub fn hint_policy(&mut self, now: Instant, hint: PolicyHint) -> bool {
-        self.hints[match hint {
-            PolicyHint::Timeslice(_) => 0,
-            PolicyHint::K(_) => 1,
-            PolicyHint::Ageing(_) => 2,
-        }] = Some(hint);
         self.note(now, NO_QUEUE, || Body::PolicyHint(hint));
-        self.scheduler.hint_policy(hint)
+        let taken = self.scheduler.hint_policy(hint);
+        if taken {
+            self.hints[match hint {
+                PolicyHint::Timeslice(_) => 0,
+                PolicyHint::K(_) => 1,
+                PolicyHint::Ageing(_) => 2,
+            }] = Some(hint);
+        }
+        taken
     }
 
     /// [`Scheduler::set_policy`].
