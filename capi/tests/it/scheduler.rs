@@ -50,6 +50,17 @@ pub(crate) fn gets_on(what: &str, counter: &AtomicU64, by: u64) {
     until(what, || count(counter) >= before + by);
 }
 
+/// The second of two queues that are busy has at least one and a half times what the first has.
+pub(crate) fn the_second_has_more(calls: &[AtomicU64; 2]) {
+    // A busy machine takes the processor away from a thread for as long as a share lasts.
+    let is_so = (0..5).any(|_| {
+        let before = calls.each_ref().map(count);
+        gets_on("the first queue", &calls[0], 100);
+        2 * (count(&calls[1]) - before[1]) > 3 * (count(&calls[0]) - before[0])
+    });
+    assert!(is_so, "{calls:?}");
+}
+
 alone!(another_scheduler_lets_go_what_the_one_before_held, {
     // W-C7: queues stayed suspended until something else happened, and hints were lost.
     static LOW: AtomicU64 = AtomicU64::new(0);
