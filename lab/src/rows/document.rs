@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::quantities::{CORES, NATIVE_CORES, OVER_NATIVE};
+use super::quantities::{CORES, NATIVE_CORES, OF_TURNS};
 use crate::stats::Quantiles;
 
 /// The version of both documents.
@@ -96,12 +96,38 @@ pub(crate) struct Progress {
 
 impl Progress {
     /// Keeps how this is over what the same role did alone in the reference, in turns with this.
-    pub(crate) fn set_beside(&mut self, native: &Self) {
-        let over =
-            (native.latency.p50_us > 0.0).then(|| self.latency.p50_us / native.latency.p50_us);
-        self.more.extend(over.map(|over| (OVER_NATIVE.to_owned(), over)));
+    pub(crate) fn set_beside(&mut self, native: &Self, turns: &Turns) {
+        self.more.extend(turns.more());
         let cores = native.more.get(CORES).map(|cores| (NATIVE_CORES.to_owned(), *cores));
         self.more.extend(cores);
+    }
+}
+
+/// Times of the same work without XSched and with it, by turns.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Turns(Vec<(f64, f64)>);
+
+impl Turns {
+    /// A turn took so long without XSched and with it, in one unit. Times of 0 are no turn.
+    pub(crate) fn push(&mut self, native: f64, here: f64) {
+        if native > 0.0 && here > 0.0 {
+            self.0.push((native, here));
+        }
+    }
+
+    /// The median of the ratios with the smallest and the largest one, and the longest time without
+    /// XSched over the shortest: so much varies by itself. Nothing without a turn.
+    pub(crate) fn more(&self) -> Vec<(String, f64)> {
+        let mut ratios: Vec<f64> = self.0.iter().map(|(native, here)| here / native).collect();
+        ratios.sort_by(f64::total_cmp);
+        let mut native: Vec<f64> = self.0.iter().map(|(native, _)| *native).collect();
+        native.sort_by(f64::total_cmp);
+        let (Some(least), Some(most)) = (ratios.first(), ratios.last()) else { return Vec::new() };
+        let [low, high] = [(ratios.len() - 1) / 2, ratios.len() / 2].map(|at| ratios.get(at));
+        let median = low.zip(high).map_or(*least, |(low, high)| low.midpoint(*high));
+        let spread = native.last().zip(native.first()).map_or(1.0, |(most, least)| most / least);
+        let all = [median, *least, *most, spread];
+        OF_TURNS.iter().map(|name| (*name).to_owned()).zip(all).collect()
     }
 }
 
@@ -186,4 +212,26 @@ pub(crate) struct Row {
     pub(crate) notes: Vec<String>,
     /// How long it took, in seconds.
     pub(crate) seconds: f64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn turns_come_to_the_median_ratio_its_range_and_what_varies_by_itself() {
+        let mut turns = Turns::default();
+        assert_eq!(turns.more(), []);
+        for (native, here) in [(10.0, 11.0), (20.0, 21.0), (10.0, 13.0), (0.0, 5.0), (10.0, 10.0)] {
+            turns.push(native, here);
+        }
+        let all = turns.more();
+        let names: Vec<&str> = all.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(names, OF_TURNS);
+        let wanted = [1.075, 1.0, 1.3, 2.0];
+        assert!(
+            all.iter().zip(wanted).all(|((_, is), wanted)| (is - wanted).abs() < 1e-9),
+            "{all:?}"
+        );
+    }
 }

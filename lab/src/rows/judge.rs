@@ -2,7 +2,7 @@
 
 use super::document::{Cell, Figure, Status, Verdict};
 use super::plan::Hal;
-use super::quantities::find;
+use super::quantities::{OF_TURNS, OVER_NATIVE, find};
 use super::table::{GoalPlan, Setting};
 
 /// A verdict on each goal of a row.
@@ -51,7 +51,7 @@ fn verdict(
         whose: goal.whose.to_owned(),
         measured,
         met,
-        bound: (met == Some(false)).then(|| bound(goal, predicted)).flatten(),
+        bound: (met == Some(false)).then(|| bound(goal, figures, predicted)).flatten(),
     }
 }
 
@@ -67,12 +67,23 @@ fn absence(goal: &GoalPlan, cells: &[Cell]) -> String {
     }
 }
 
-/// What explains a missed goal: what is known of it, and what the simulator said before.
-fn bound(goal: &GoalPlan, predicted: &[Figure]) -> Option<String> {
+/// What explains a missed goal: what is known of it, how turns differed, and what the simulator said
+/// before.
+fn bound(goal: &GoalPlan, figures: &[Figure], predicted: &[Figure]) -> Option<String> {
     let value = find(predicted, &goal.cell, goal.role, goal.quantity);
     let said = value.map(|value| format!("the simulator said {}", shown(value)));
-    let both: Vec<String> = goal.bound.map(str::to_owned).into_iter().chain(said).collect();
-    (!both.is_empty()).then(|| both.join("; "))
+    let varied = (goal.quantity == OVER_NATIVE).then(|| varied(goal, figures)).flatten();
+    let all = goal.bound.map(str::to_owned).into_iter().chain(varied).chain(said);
+    let all: Vec<String> = all.collect();
+    (!all.is_empty()).then(|| all.join("; "))
+}
+
+/// How far apart the turns were, and those of the reference among themselves.
+fn varied(goal: &GoalPlan, figures: &[Figure]) -> Option<String> {
+    let [_, least, most, spread] =
+        OF_TURNS.map(|quantity| find(figures, &goal.cell, goal.role, quantity));
+    let (least, most, spread) = (shown(least?), shown(most?), 100.0 * (spread? - 1.0));
+    Some(format!("turns had {least} to {most}, and those without XSched differ by {spread:.1} %"))
 }
 
 /// A value with as many digits as count.
@@ -131,6 +142,18 @@ mod tests {
         assert_eq!(missed.bound.as_deref(), Some("a kernel of 2 ms; the simulator said 1.550"));
         assert_eq!(missed.goal, "P99 of high over its P99 alone ≤ 1.3");
         assert_eq!(missed.measured, "1.310");
+    }
+
+    #[test]
+    fn a_missed_ratio_says_how_far_apart_its_turns_were() {
+        let goal = GoalPlan { quantity: OVER_NATIVE, bound: None, ..goal() };
+        let of = |(quantity, value): (&str, f64)| {
+            Figure::of(&goal.cell, goal.role, quantity, value).unwrap()
+        };
+        let all = OF_TURNS.into_iter().zip([1.4, 0.9, 1.8, 1.25]).map(of).collect::<Vec<_>>();
+        let bound = one(&goal, &all, FULL).bound.unwrap();
+        assert_eq!(bound, "turns had 0.900 to 1.800, and those without XSched differ by 25.0 %");
+        assert_eq!(one(&goal, &all[..1], FULL).bound, None);
     }
 
     #[test]

@@ -16,7 +16,9 @@
 //! | `p99_over_native` | role | P99 beside the others over that in the reference |
 //! | `rate_over_native` | `all` | requests of all each second over those in the reference |
 //! | `max_ms` | role | the longest beside the others |
-//! | `over_native` | role | P50 of what it does alone over that in the reference |
+//! | `over_native` | role | P50 of what it does alone over that in the reference, turn by turn |
+//! | `over_native_least`, `over_native_most` | role | the smallest and the largest of those turns |
+//! | `native_spread` | role | the largest P50 of the turns of the reference over the smallest |
 //! | `cores` | `all` | processors in use, those of the daemon included |
 //! | `cores_over_native_percent` | `all` | by so much of a core more than in the reference |
 //! | `window_p5_percent`, `window_p95_percent` | role | ranks of its parts in windows |

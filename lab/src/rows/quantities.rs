@@ -12,6 +12,9 @@ pub(crate) const NATIVE_CORES: &str = "native_processor_cores";
 /// What scripts have, and figures are called the same.
 pub(crate) const SAME: &str = "same";
 pub(crate) const OVER_NATIVE: &str = "over_native";
+/// What turns of the reference and another way come to; the first is [`OVER_NATIVE`].
+pub(crate) const OF_TURNS: [&str; 4] =
+    [OVER_NATIVE, "over_native_least", "over_native_most", "native_spread"];
 /// What a language model's requests have, by their P50.
 const TOKENS: [&str; 2] = ["first_token_p50", "per_token_p50"];
 
@@ -100,7 +103,7 @@ fn of_alone(sheet: &mut Sheet<'_>, role: &str, alone: &Progress) {
     sheet.put(role, "alone_p50_ms", latency.p50_us / 1e3);
     sheet.put(role, "alone_p99_ms", latency.p99_us.map(|us| us / 1e3));
     sheet.put(role, "alone_rate_per_s", alone.rate_per_s);
-    for name in [SAME, OVER_NATIVE] {
+    for name in OF_TURNS.into_iter().chain([SAME]) {
         sheet.put(role, name, alone.more.get(name).copied());
     }
 }

@@ -12,11 +12,11 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use super::document::Progress;
+use super::document::{Progress, Turns};
 use super::place;
 use super::plan::CellPlan;
 use super::program::{Grouped, ProgramError, beside, quoted};
-use super::quantities::{OVER_NATIVE, SAME};
+use super::quantities::SAME;
 use super::session::Starter;
 use crate::stats::Quantiles;
 
@@ -119,8 +119,8 @@ fn understand(document: &Value) -> Result<Progress, ProgramError> {
     let number = |key: &str| scheduled(key).and_then(|value| value.as_f64());
     let same = row.get("same").and_then(Value::as_bool).unwrap_or(false);
     let mut more = BTreeMap::from([(SAME.to_owned(), f64::from(u8::from(same)))]);
-    let ratio = ["ratio", "wall_ratio"].iter().find_map(|key| row.get(*key)?.as_f64());
-    more.extend(ratio.map(|ratio| (OVER_NATIVE.to_owned(), ratio)));
+    let turns = ["p50_ms", "wall_ms"].into_iter().map(|key| turns(row, key).more());
+    more.extend(turns.into_iter().find(|more| !more.is_empty()).unwrap_or_default());
     for (name, of) in [("launches", "launches"), ("scheduled_launches", "scheduled")] {
         let counts = row.pointer(&format!("/counts/{of}")).and_then(Value::as_object);
         let sum = counts.map(|counts| counts.values().filter_map(Value::as_f64).sum());
@@ -138,6 +138,17 @@ fn understand(document: &Value) -> Result<Progress, ProgramError> {
     Ok(Progress { latency, rate_per_s: 0.0, cdf_us, windows_percent, more, digest })
 }
 
+/// The times of this name, run by run.
+fn turns(row: &Value, key: &str) -> Turns {
+    let of = |way: &str| -> Vec<f64> {
+        let runs = row.get(way).and_then(Value::as_array).into_iter().flatten();
+        runs.map(|run| run.get(key).and_then(Value::as_f64).unwrap_or_default()).collect()
+    };
+    let mut turns = Turns::default();
+    of("plain").into_iter().zip(of("scheduled")).for_each(|(plain, here)| turns.push(plain, here));
+    turns
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -148,16 +159,17 @@ mod tests {
     fn what_runs_neither_way_is_missing_and_what_fails_scheduled_has_failed() {
         let row = |plain: Value, scheduled: Value| {
             let row = json!({
-                "plain": [plain], "scheduled": [scheduled], "same": true, "ratio": 1.01,
+                "plain": [plain], "scheduled": [scheduled], "same": true,
                 "counts": { "launches": { "kernel": 5 }, "scheduled": { "kernel": 4 } },
             });
             understand(&json!({ "programs": [row] }))
         };
         let good = json!({ "digest": "abc", "samples": 20, "p50_ms": 2.0, "mean_ms": 2.5 });
         let bad = json!({ "failed": "exit 1", "said": "Traceback\nno module torch\n" });
-        let progress = row(good.clone(), good.clone()).unwrap();
+        let plain = json!({ "digest": "abc", "samples": 20, "p50_ms": 1.6, "wall_ms": 9.0 });
+        let progress = row(plain, good.clone()).unwrap();
         assert_eq!(progress.more["same"], 1.0);
-        assert_eq!(progress.more["over_native"], 1.01);
+        assert_eq!((progress.more["over_native"], progress.more["native_spread"]), (1.25, 1.0));
         assert_eq!(progress.more["scheduled_launches"], 4.0);
         assert_eq!((progress.latency.samples, progress.latency.p50_us), (20, 2_000.0));
         assert_eq!(progress.digest.as_deref(), Some("abc"));

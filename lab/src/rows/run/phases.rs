@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::super::document::{Progress, Role};
+use super::super::document::{Progress, Role, Turns};
 use super::super::measure::Phase;
 use super::super::plan::{CellPlan, RolePlan, Way};
 use super::super::protocol::Load;
@@ -135,11 +135,15 @@ impl Run<'_, '_> {
         (wanted_s, decides): (f64, Option<&String>),
         loads: &BTreeMap<String, Load>,
     ) -> Result<Option<Progress>, Fault> {
+        let name = loads.keys().next().map(String::as_str).unwrap_or_default();
         let mut both: Option<(Phase, Phase)> = None;
+        let mut turns = Turns::default();
         for _ in 0..TURNS {
             let asked = (wanted_s / f64::from(TURNS), decides);
             let native = self.phase(number, reference, asked, loads)?;
             let here = self.phase(number, session, asked, loads)?;
+            let p50_us = |phase: &Phase| phase.work(name).map_or(0.0, |did| did.latency.p50_us);
+            turns.push(p50_us(&native), p50_us(&here));
             match &mut both {
                 Some((before, so_far)) => {
                     before.append(native);
@@ -148,10 +152,9 @@ impl Run<'_, '_> {
                 None => both = Some((native, here)),
             }
         }
-        let name = loads.keys().next().map(String::as_str).unwrap_or_default();
         Ok(both.and_then(|(native, here)| {
             let (native, mut here) = (alone(&native, name)?, alone(&here, name)?);
-            here.set_beside(&native);
+            here.set_beside(&native, &turns);
             Some(here)
         }))
     }

@@ -2,6 +2,13 @@
 
 use crate::paper::Goal;
 
+/// What bounds a process of the highest priority beside another process.
+pub(super) const HOLD: &str =
+    "a hold waits for the other process's next gate, and for the GPU's change of processes";
+/// What bounds what is launched kernel by kernel.
+pub(super) const LAUNCHES: &str =
+    "kernel by kernel it takes what the host takes to launch, which varies";
+
 /// A value that is asked for.
 #[derive(Clone, Debug)]
 pub(crate) struct GoalPlan {
