@@ -423,7 +423,8 @@ pub(crate) struct ReplayArgs {
     #[arg(long, value_name = "N")]
     pub(crate) level: Option<u8>,
     /// Have the daemon of a node schedule the processes, with its latencies: for what
-    /// `xsched record --daemon` has written.
+    /// `xsched record --daemon` has written. Another policy than the recorded one is told what the
+    /// daemon tells it by default, as how long a turn is.
     #[arg(long, conflicts_with = "level")]
     pub(crate) daemon: bool,
     /// Write the figures as JSON; `-` writes them to standard output and the tables to standard

@@ -5,10 +5,13 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
+use xsched_core::hint::PolicyHint;
+use xsched_daemon::config::PolicyChoice;
 use xsched_lab::console::Ending;
 use xsched_lab::console::output::{Outputs, Places, Stream};
 use xsched_lab::console::progress::Progress;
 use xsched_lab::console::table::{count, ms, table};
+use xsched_policies::Any;
 use xsched_sim::replay::{
     MAX_RECORD_BYTES, Orders, Overheads, PredictOptions, PredictedTask, Prediction, Record,
     ReplayError, Workload, orders, predict,
@@ -51,11 +54,25 @@ pub(crate) fn execute(args: &ReplayArgs) -> Result<Ending, CliError> {
 fn predicted(args: &ReplayArgs, record: &Record<'_>) -> Result<Prediction, ReplayError> {
     let workload = Workload::extract(record)?;
     let daemon = args.daemon.then(DaemonSpec::default);
-    let options = PredictOptions { policy: args.policy.clone(), level: args.level, daemon };
+    let policy_hints = args.policy.as_deref().filter(|_| args.daemon).map(told_by_daemon);
+    let options = PredictOptions {
+        policy: args.policy.clone(),
+        policy_hints: policy_hints.unwrap_or_default(),
+        level: args.level,
+        daemon,
+    };
     let progress = Progress::start();
     let result = predict(&workload, &options, &mut |part| progress.set(part));
     progress.finish();
     result
+}
+
+/// What the daemon tells a policy where its file says nothing. One that is unknown is refused later.
+fn told_by_daemon(policy: &str) -> Vec<PolicyHint> {
+    policy
+        .parse::<Any>()
+        .map(|policy| PolicyChoice::default().hints_of(&policy))
+        .unwrap_or_default()
 }
 
 /// The file, or a little more than the limit of one that is too large.
@@ -168,4 +185,17 @@ fn check(percent: f64, misses: &[&PredictedTask]) -> String {
         let _ = writeln!(text, "missed: P99 of {}: {how}", task.name);
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn another_policy_is_told_what_the_daemon_tells_it() {
+        let turn = PolicyHint::Timeslice(xsched_daemon::config::TURN);
+        assert_eq!(told_by_daemon("hpf"), [turn]);
+        assert_eq!(told_by_daemon("fcfs"), []);
+        assert_eq!(told_by_daemon("none"), []);
+    }
 }

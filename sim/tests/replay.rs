@@ -2,14 +2,14 @@
 
 use std::path::Path;
 
-use xsched_core::hint::Priority;
+use xsched_core::hint::{PolicyHint, Priority};
 use xsched_core::id::QueueId;
 use xsched_core::level::Level;
 use xsched_core::message::Order;
 use xsched_core::policy::{Changed, Decisions, Policy, Urgency};
 use xsched_core::record::{Body, Entry, Header, Name, Source, Start, Tape, VERSION};
 use xsched_core::scheduler::QueueTable;
-use xsched_core::time::Instant;
+use xsched_core::time::{Duration, Instant};
 use xsched_sim::replay::{
     Orders, PredictOptions, Record, ReplayError, Workload, orders, orders_with, predict,
 };
@@ -154,7 +154,8 @@ fn another_policy_or_level_can_be_tried() {
     let (_, bytes) = recorded(SCENARIO);
     let workload = Workload::extract(&Record::parse(&bytes).unwrap()).unwrap();
     let with = |policy: &str, level| {
-        let options = PredictOptions { policy: Some(policy.to_owned()), level, daemon: None };
+        let policy = Some(policy.to_owned());
+        let options = PredictOptions { policy, level, ..PredictOptions::default() };
         predict(&workload, &options, &mut |_| {}).unwrap()
     };
     let high =
@@ -183,9 +184,59 @@ fn a_daemon_can_schedule_the_processes_of_a_record() {
     let (quick, slow, spinning) = (with(0, 0), with(300, 0), with(300, 1_000_000));
     assert!(slow > quick + 0.03, "{quick} {slow}");
     assert!((spinning - quick).abs() < 0.01, "{quick} {spinning}");
-    let level =
-        PredictOptions { level: Some(3), daemon: Some(DaemonSpec::default()), policy: None };
+    let daemon = Some(DaemonSpec::default());
+    let level = PredictOptions { level: Some(3), daemon, ..PredictOptions::default() };
     assert!(predict(&workload, &level, &mut |_| {}).is_err());
+}
+
+/// Three tasks of one priority: two that are always busy, and one with short requests.
+const EQUALS: &str = r#"version = 1
+name = "equals"
+policy = "fcfs"
+level = 3
+duration_ms = 400
+[[device]]
+name = "one"
+max_level = 3
+[[task]]
+name = "a"
+arrival = { kind = "closed", think = { kind = "constant", us = 1 } }
+command = { kind = "constant", us = 500 }
+commands = 20
+outstanding = 2
+[[task]]
+name = "b"
+arrival = { kind = "closed", think = { kind = "constant", us = 1 } }
+command = { kind = "constant", us = 500 }
+commands = 20
+outstanding = 2
+[[task]]
+name = "short"
+arrival = { kind = "closed", think = { kind = "constant", ms = 3 } }
+command = { kind = "constant", us = 100 }
+"#;
+
+/// Turns are as long as the policy was told, and those that leave room take none.
+#[test]
+fn a_policy_is_told_in_a_replay_what_it_was_told() {
+    let turn = PolicyHint::Timeslice(Duration::from_ms(100));
+    let predicted = |text: &str, hints: &[PolicyHint]| {
+        let (_, bytes) = recorded(text);
+        let workload = Workload::extract(&Record::parse(&bytes).unwrap()).unwrap();
+        let policy = Some("hpf".to_owned());
+        let options = PredictOptions { policy, policy_hints: hints.to_vec(), ..Default::default() };
+        let prediction = predict(&workload, &options, &mut |_| {}).unwrap();
+        let [busy, _, short] = &prediction.tasks[..] else { panic!("{prediction:?}") };
+        [busy.predicted_ms.p50.unwrap(), short.predicted_ms.mean.unwrap()]
+    };
+    let [together, beside] = predicted(EQUALS, &[]);
+    let [alone, waits] = predicted(EQUALS, &[turn]);
+    assert!(alone < 0.6 * together, "one at a time: {alone} {together}");
+    assert!(waits > 5.0 * beside, "it waits for its turn: {waits} {beside}");
+    // As it was recorded, it leaves room, and the policy has turns.
+    let told = EQUALS.replace("fcfs\"", "hpf\"\ntimeslice_ms = 100") + "leaves_room = true\n";
+    let [alone, room] = predicted(&told, &[]);
+    assert!(alone < 0.6 * together && room < 2.0 * beside, "{alone} {together} {room} {beside}");
 }
 
 /// What a record under one policy says about another is what that other one does.

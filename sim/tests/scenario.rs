@@ -137,6 +137,7 @@ fn defaults_of_a_task() {
         command: Dist::Constant(30_000),
         waves: 1,
         urgent_stream: false,
+        leaves_room: false,
         outstanding: 1,
         sync: SyncScope::Stream,
         host_launch_ns: None,

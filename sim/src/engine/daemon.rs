@@ -126,6 +126,9 @@ impl<'a> Daemon<'a> {
                 stored: VecDeque::new(),
             });
         }
+        if spec.leaves_room {
+            self.units[at].state.run_side_by_side();
+        }
         self.units[at].queues.push(task);
         self.unit_of.push(at);
         Ok(())

@@ -1,6 +1,6 @@
 //! Reports to the scheduler and orders to the queues, with their latency; timers and the watchdog.
 
-use xsched_core::message::{HoldState, Order};
+use xsched_core::message::{HoldState, Order, Report};
 use xsched_core::queue::Signal;
 use xsched_core::time::Instant;
 
@@ -13,6 +13,7 @@ impl Engine<'_> {
         self.note_load(queue);
         let q = &mut self.queues[queue];
         let Some(report) = q.machine.poll_report() else { return };
+        let report = Report { leaves_room: q.leaves_room, ..report };
         if let Some(checks) = &mut self.checks {
             match report.hold {
                 HoldState::Held(level) => checks.held(queue, level),

@@ -25,6 +25,8 @@ pub(super) struct QueueSim<'a> {
     pub(super) retire: Checked<Faulty<SimRetire>, &'a Contract>,
     pub(super) steps: Checked<Faulty<LevelAdapter<SimSteps>>, &'a Contract>,
     pub(super) contract: &'a Contract,
+    /// As the scheduler is told.
+    pub(super) leaves_room: bool,
     /// Device time of each command in the ring; 0 for one that needs no device.
     pub(super) work_ns: Box<[u64]>,
     pub(super) stream: u32,

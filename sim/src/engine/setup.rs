@@ -193,6 +193,7 @@ impl<'a> Engine<'a> {
             retire: Checked::new(Faulty::new(halves.retire, rates, seed(1)), contract),
             steps: Checked::new(Faulty::new(halves.preempt, rates, seed(2)), contract),
             contract,
+            leaves_room: spec.leaves_room,
             work_ns: vec![0; spec.capacity as usize].into_boxed_slice(),
             stream: id.index() as u32,
             limit,

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use xsched_core::hint::Hints;
+use xsched_core::hint::{Hints, PolicyHint};
 use xsched_core::id::QueueId;
 use xsched_core::level::Level;
 use xsched_core::record::{Body, DeviceNote, Entry, QueueNote, Source};
@@ -23,6 +23,8 @@ const SPAN_MAX_NS: u64 = 10 * 366 * 86_400 * 1_000_000_000;
 pub struct Workload {
     /// The policy that was in charge first.
     pub policy: String,
+    /// What it was told, in order.
+    pub policy_hints: Vec<PolicyHint>,
     /// Devices that have tasks.
     pub devices: Vec<DeviceNote>,
     /// Queues that have requests.
@@ -45,6 +47,8 @@ pub struct Task {
     pub process: u32,
     /// What the policy knew about it at first.
     pub hints: Hints,
+    /// Whether most of its reports said that others may run beside it.
+    pub leaves_room: bool,
     /// The level of its holds.
     pub level: Level,
     /// Its window and capacity.
@@ -82,6 +86,7 @@ impl Workload {
 #[derive(Default)]
 struct Reading {
     policy: Option<String>,
+    policy_hints: Vec<PolicyHint>,
     switches: u64,
     devices: BTreeMap<u16, DeviceNote>,
     traces: BTreeMap<QueueId, Trace>,
@@ -111,7 +116,14 @@ impl Reading {
                 }
                 self.traces.entry(entry.queue).or_insert(trace);
             }
-            Body::Report(_) | Body::Order(_) => self.estimator.take(entry),
+            Body::Report(report) => {
+                self.estimator.take(entry);
+                if let Some(trace) = self.traces.get_mut(&entry.queue) {
+                    trace.leaves_room += if report.leaves_room { 1 } else { -1 };
+                }
+            }
+            Body::Order(_) => self.estimator.take(entry),
+            Body::PolicyHint(hint) if self.switches == 0 => self.policy_hints.push(hint),
             Body::Gap { of: Source::Scheduler, .. } => self.estimator.forget(),
             _ => self.of_queue(entry),
         }
@@ -193,7 +205,8 @@ impl Reading {
             return Err(ReplayError::TooLong);
         }
         let notes = self.notes();
-        Ok(Workload { policy, devices, tasks, overheads, notes })
+        let policy_hints = self.policy_hints;
+        Ok(Workload { policy, policy_hints, devices, tasks, overheads, notes })
     }
 
     /// Notes about the devices that are used; one that the record does not describe has one unit.
@@ -260,6 +273,7 @@ impl Task {
             device,
             process: trace.attach.process.0,
             hints: trace.attach.hints,
+            leaves_room: trace.leaves_room > 0,
             level,
             window: window(trace),
             start_ns: first_ns.saturating_sub(start_ns),

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
-use xsched_core::hint::Priority;
+use xsched_core::hint::{PolicyHint, Priority};
+use xsched_core::time::Duration;
 
 use super::{Overheads, ReplayError, Task, Workload};
 use crate::report::LatencyFigures;
@@ -19,6 +20,9 @@ use crate::stats::Summary;
 pub struct PredictOptions {
     /// The policy.
     pub policy: Option<String>,
+    /// What another policy than the recorded one is told. The recorded one is told what it was told
+    /// then.
+    pub policy_hints: Vec<PolicyHint>,
     /// The level of all holds, 1 to 3.
     pub level: Option<u8>,
     /// The daemon that schedules the processes. A record of one does not have its latencies. With
@@ -97,7 +101,8 @@ pub fn predict(
     progress: &mut dyn FnMut(f64),
 ) -> Result<Prediction, ReplayError> {
     let otherwise = options.policy.is_some() || options.level.is_some();
-    let own = PredictOptions { policy: None, level: None, ..options.clone() };
+    let own =
+        PredictOptions { policy: None, policy_hints: [].into(), level: None, ..options.clone() };
     let own = otherwise.then(|| simulated(workload, &own, &mut |_| {})).transpose()?;
     let (policy, mut tasks) = simulated(workload, options, progress)?;
     if let Some((_, own)) = own {
@@ -171,7 +176,9 @@ fn scenario(workload: &Workload, options: &PredictOptions) -> Scenario {
     let daemon = options.daemon.clone();
     let level = options.level.or(daemon.as_ref().map(|_| DAEMON_LEVEL));
     let task = |t: &Task| spec(t, processes[&t.process], level, duration_ns);
-    Scenario {
+    let is_recorded = policy == workload.policy;
+    let hints = if is_recorded { &workload.policy_hints } else { &options.policy_hints };
+    let scenario = Scenario {
         name: "replay".to_owned(),
         description: String::new(),
         seed: 1,
@@ -192,6 +199,18 @@ fn scenario(workload: &Workload, options: &PredictOptions) -> Scenario {
         references: Vec::new(),
         fitted: Vec::new(),
         comparators: crate::scenario::Comparators::default(),
+    };
+    hints.iter().fold(scenario, hinted)
+}
+
+/// The scenario with what its policy is told.
+fn hinted(scenario: Scenario, hint: &PolicyHint) -> Scenario {
+    match *hint {
+        PolicyHint::K(k) => Scenario { k: Some(k), ..scenario },
+        PolicyHint::Timeslice(span) => Scenario { timeslice_ns: Some(span.as_ns()), ..scenario },
+        PolicyHint::Ageing(age) => Scenario { ageing_ns: age.map(Duration::as_ns), ..scenario },
+        // Scenarios have no other.
+        _ => scenario,
     }
 }
 
@@ -250,6 +269,7 @@ fn spec(task: &Task, process: usize, level: Option<u8>, run_end_ns: Option<u64>)
         command: Dist::Constant(mean),
         waves: 1,
         urgent_stream: false,
+        leaves_room: task.leaves_room,
         outstanding: task.outstanding,
         sync: SyncScope::Stream,
         host_launch_ns: None,
@@ -262,7 +282,7 @@ fn spec(task: &Task, process: usize, level: Option<u8>, run_end_ns: Option<u64>)
         context: 1.0,
         counted: 1.0,
         priority: task.hints.priority.max(Priority::NO_EXECUTE).get(),
-        deadline_ns: task.hints.deadline.map(xsched_core::time::Duration::as_ns),
+        deadline_ns: task.hints.deadline.map(Duration::as_ns),
         laxity_ns: task.hints.laxity.map(|laxity| laxity.lax.as_ns()),
         critical_priority: task
             .hints

@@ -37,6 +37,8 @@ pub(super) struct Trace {
     pub(super) rehinted: bool,
     /// Commands that waited for other queues.
     pub(super) waits: u64,
+    /// Reports that others may run beside it, less those that they may not.
+    pub(super) leaves_room: i64,
     /// Number of the command at index 0, of those since the last gap.
     base: Option<u64>,
     /// First command that belongs to no group yet.
@@ -58,6 +60,7 @@ impl Trace {
             lost: 0,
             rehinted: false,
             waits: 0,
+            leaves_room: 0,
             base: None,
             open: 0,
             pending: 0,

@@ -381,6 +381,9 @@ pub struct TaskSpec {
     /// Its stream has the most urgent priority that the device knows: it goes before other
     /// streams that wait, but not twice in a row while they wait.
     pub urgent_stream: bool,
+    /// Others run beside it where queues of one priority take turns, as the scheduler is told. With
+    /// a daemon, its process runs beside others.
+    pub leaves_room: bool,
     /// Requests that may be submitted and not yet complete; 1 waits for each.
     pub outstanding: u32,
     /// How the thread waits.
@@ -441,6 +444,7 @@ impl TaskSpec {
             command: Dist::Constant(100_000),
             waves: 1,
             urgent_stream: false,
+            leaves_room: false,
             outstanding: 1,
             sync: SyncScope::Stream,
             host_launch_ns: None,
