@@ -1,4 +1,4 @@
-//! What the environment says. `docs/src/guides/c.md` has the table.
+//! What the environment says. `docs/src/reference/environment.md` has the table.
 
 use std::str::FromStr;
 

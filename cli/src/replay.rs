@@ -67,7 +67,7 @@ fn predicted(args: &ReplayArgs, record: &Record<'_>) -> Result<Prediction, Repla
     result
 }
 
-/// What the daemon tells a policy where its file says nothing. One that is unknown is refused later.
+/// What the daemon tells a policy where its file says nothing. An unknown one is refused later.
 fn told_by_daemon(policy: &str) -> Vec<PolicyHint> {
     policy
         .parse::<Any>()

@@ -119,6 +119,14 @@ pub enum CommandError {
         /// All names.
         known: String,
     },
+    /// Rows cannot be run on these GPUs.
+    #[error("--gpus {gpus}: {why}")]
+    Gpus {
+        /// As they were given.
+        gpus: String,
+        /// What is wrong.
+        why: &'static str,
+    },
     /// A file is no report.
     #[error("{place}: {source}")]
     Archive {

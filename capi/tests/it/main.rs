@@ -1,6 +1,6 @@
 //! The C API, by the functions that C programs call. Each test has a process of its own, as
 //! programs have, so that schedulers and environments do not meet; one that does not end in time
-//! has failed. `docs/src/guides/c.md` says which test shows what.
+//! has failed.
 #![expect(unsafe_code, reason = "it calls the C API")]
 
 mod common;

@@ -67,8 +67,8 @@ fn absence(goal: &GoalPlan, cells: &[Cell]) -> String {
     }
 }
 
-/// What explains a missed goal: what is known of it, how turns differed, and what the simulator said
-/// before.
+/// What explains a missed goal: what is known of it, how turns differed, and what the simulator
+/// said before.
 fn bound(goal: &GoalPlan, figures: &[Figure], predicted: &[Figure]) -> Option<String> {
     let value = find(predicted, &goal.cell, goal.role, goal.quantity);
     let said = value.map(|value| format!("the simulator said {}", shown(value)));

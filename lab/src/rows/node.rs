@@ -26,12 +26,29 @@ const LOOK: Duration = Duration::from_millis(10);
 /// Ticks of processor time in a second.
 const TICKS_PER_S: u64 = 100;
 
+/// The GPU that programs see.
+#[derive(Clone, Debug)]
+pub(crate) struct Gpu {
+    /// `CUDA_VISIBLE_DEVICES` or `HIP_VISIBLE_DEVICES`.
+    pub(crate) variable: &'static str,
+    /// As that takes it.
+    pub(crate) name: String,
+}
+
+impl Gpu {
+    /// What a client of an MPS that has this GPU alone calls it: there GPUs are counted anew.
+    fn under_mps(&self) -> &str {
+        if self.name.starts_with("GPU-") { &self.name } else { "0" }
+    }
+}
+
 /// Daemons of one cell.
 #[derive(Debug)]
 pub(crate) struct Node {
     folder: tempfile::TempDir,
     daemon: Option<Child>,
     has_mps: bool,
+    gpu: Option<Gpu>,
 }
 
 impl Node {
@@ -41,14 +58,14 @@ impl Node {
     /// If something is missing or does not start.
     pub(crate) fn start(
         cell: &CellPlan,
-        hal: Hal,
+        (hal, gpu): (Hal, Option<&Gpu>),
         raw: &Path,
         stop: &AtomicBool,
     ) -> Result<Self, ProgramError> {
         let folder = tempfile::Builder::new().prefix("xsched-lab").tempdir();
         let folder =
             folder.map_err(|source| ProgramError::File { place: std::env::temp_dir(), source })?;
-        let mut node = Self { folder, daemon: None, has_mps: false };
+        let mut node = Self { folder, daemon: None, has_mps: false, gpu: gpu.cloned() };
         if hal == Hal::Host {
             return Ok(node);
         }
@@ -77,6 +94,10 @@ impl Node {
         if self.has_mps {
             variables.push(("CUDA_MPS_PIPE_DIRECTORY", self.pipes()));
         }
+        variables.extend(self.gpu.as_ref().map(|gpu| {
+            let name = if self.has_mps { gpu.under_mps() } else { &gpu.name };
+            (gpu.variable, name.into())
+        }));
         variables
     }
 
@@ -92,6 +113,7 @@ impl Node {
 
     fn control_mps(&self) -> Command {
         let mut command = Command::new(MPS);
+        command.envs(self.gpu.iter().map(|gpu| (gpu.variable, &gpu.name)));
         command.env("CUDA_MPS_PIPE_DIRECTORY", self.pipes());
         command.env("CUDA_MPS_LOG_DIRECTORY", self.pipes());
         command.stdout(Stdio::null()).stderr(Stdio::null());
@@ -269,11 +291,29 @@ mod tests {
     }
 
     #[test]
+    fn programs_see_the_gpu_that_they_are_given_under_mps_as_well() {
+        let seen = |name: &str, has_mps| {
+            let gpu = Gpu { variable: "CUDA_VISIBLE_DEVICES", name: name.to_owned() };
+            let place = Path::new("raw");
+            let node =
+                Node::start(&cell(&[3]), (Hal::Host, Some(&gpu)), place, &AtomicBool::new(false));
+            let mut node = node.unwrap();
+            node.has_mps = has_mps;
+            let (variable, value) = node.variables().pop().unwrap();
+            node.has_mps = false;
+            assert_eq!(variable, "CUDA_VISIBLE_DEVICES");
+            value.display().to_string()
+        };
+        assert_eq!((seen("2", false), seen("2", true)), ("2".to_owned(), "0".to_owned()));
+        assert_eq!(seen("GPU-5a", true), "GPU-5a");
+    }
+
+    #[test]
     fn programs_do_not_come_under_a_daemon_that_is_not_theirs() {
         let folder = tempfile::tempdir().unwrap();
         let node = Node::start(
             &cell(&[3]),
-            Hal::Cuda,
+            (Hal::Cuda, None),
             &folder.path().join("raw"),
             &AtomicBool::new(false),
         );

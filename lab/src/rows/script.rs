@@ -53,6 +53,7 @@ pub(crate) fn run(
     // What an earlier run left must not be taken for what this one writes.
     let _ = fs::remove_file(&out);
     let mut command = Command::new(&starter.python);
+    command.envs(starter.gpu.iter().map(|gpu| (gpu.variable, &gpu.name)));
     command.arg(runner).arg("--xsched").arg(own).arg("--out").arg(&out);
     command.args(["--rounds", &rounds.to_string()]);
     command.args(["--limit", &each.as_secs().max(1).to_string(), &script]);

@@ -9,7 +9,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use super::measure::Phase;
-use super::node::{Node, has_daemon};
+use super::node::{Gpu, Node, has_daemon};
 use super::place;
 use super::plan::{CellPlan, Hal, ProcessPlan, Program, RolePlan, Way};
 use super::program::{ProgramError, Running, beside};
@@ -43,6 +43,8 @@ pub(crate) struct Starter<'a> {
     pub(crate) after: Duration,
     /// Whether programs wait at steps, so that several can load at once.
     pub(crate) steps: bool,
+    /// The GPU that programs see; by default all of them.
+    pub(crate) gpu: Option<Gpu>,
     /// Set when the user wants to end.
     pub(crate) stop: &'a AtomicBool,
 }
@@ -84,7 +86,17 @@ impl<'s> Starter<'s> {
             Hal::Cuda | Hal::Hip => (LOADING, AFTER),
         };
         let steps = hal != Hal::Host && instead.is_none();
-        Self { hal, quick, python, instead, loading, after, steps, stop }
+        Self { hal, quick, python, instead, loading, after, steps, gpu: None, stop }
+    }
+
+    /// For programs that see one GPU, as the device's runtime calls it.
+    pub(crate) fn on(self, name: &str) -> Self {
+        let variable = match self.hal {
+            Hal::Cuda => "CUDA_VISIBLE_DEVICES",
+            Hal::Hip => "HIP_VISIBLE_DEVICES",
+            Hal::Host => return self,
+        };
+        Self { gpu: Some(Gpu { variable, name: name.to_owned() }), ..self }
     }
 
     /// What a program is to be.
@@ -162,7 +174,7 @@ impl<'s> Starter<'s> {
         cell: &CellPlan,
         raw: &Path,
     ) -> Result<Prepared<'a>, ProgramError> {
-        let node = Node::start(cell, self.hal, raw, self.stop)?;
+        let node = Node::start(cell, (self.hal, self.gpu.as_ref()), raw, self.stop)?;
         let (cell, raw) = (cell.clone(), raw.to_owned());
         let mut prepared =
             Prepared { starter: self, cell, raw, node, programs: Vec::new(), has_imported: false };

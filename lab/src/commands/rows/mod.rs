@@ -2,27 +2,27 @@
 
 pub(super) mod device;
 pub(super) mod join;
+mod lanes;
 pub(super) mod list;
 mod stop;
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use clap::{Args, ValueEnum, value_parser};
 use xsched_sim::scenario::{DeviceFile, DeviceSpec};
 
+use crate::console::Ending;
 use crate::console::output::Stream;
-use crate::console::{Ending, note};
 use crate::error::CommandError;
-use crate::rows::ahead::Ahead;
-use crate::rows::document::{Row, Status};
-use crate::rows::files::{Folder, NO_TIME, counts, is_done, is_finding, words};
+use crate::rows::files::Folder;
 use crate::rows::plan::Hal;
 use crate::rows::report;
-use crate::rows::run::{Lab, RunError, expect};
 use crate::rows::session::Starter;
-use crate::rows::table::{self, Definition, Setting};
-use crate::rows::timing::Limit;
+use crate::rows::table::{self, Setting};
+
+use self::lanes::{Lanes, Most};
 
 /// All rows with few samples take no longer, however slow the device is, and on the processor.
 const QUICK_MAX: Duration = Duration::from_secs(570);
@@ -65,6 +65,11 @@ pub(crate) struct How {
     /// default the one for this device that is part of the program.
     #[arg(long, value_name = "FILE")]
     device_file: Option<PathBuf>,
+    /// GPUs that rows are run on at the same time, with commas between, as CUDA_VISIBLE_DEVICES or
+    /// HIP_VISIBLE_DEVICES names them. Each has its part of the processors. By default one at a
+    /// time, on the first GPU.
+    #[arg(long, value_name = "GPU,GPU", value_delimiter = ',')]
+    gpus: Vec<String>,
     /// A program to run instead of those of the lab.
     #[arg(long, value_name = "PROGRAM", hide = true)]
     program: Option<PathBuf>,
@@ -95,6 +100,18 @@ struct Time {
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration,
           conflicts_with_all = ["budget", "quick"])]
     stop_after: Option<Duration>,
+}
+
+impl Time {
+    /// The time for everything.
+    fn most(self, setting: Setting) -> Most {
+        let quick_max = if setting.hal == Hal::Host { QUICK_HOST_MAX } else { QUICK_MAX };
+        match (self.stop_after, self.budget.or(setting.quick.then_some(quick_max))) {
+            (Some(time), _) => Most::Stop(time),
+            (None, Some(time)) => Most::Share(time),
+            (None, None) => Most::Free,
+        }
+    }
 }
 
 #[derive(Debug, Args)]
@@ -173,107 +190,42 @@ fn execute(asked: &Asked<'_>) -> Result<Ending, CommandError> {
     let setting = Setting { hal, quick: asked.how.quick };
     let mut rows = table::all(setting);
     rows.retain(|row| asked.rows.is_empty() || asked.rows.iter().any(|id| id == row.plan.id));
+    let gpus = gpus_of(&asked.how.gpus, hal)?;
     let stop = stop::on_signals()?;
     let programs = (asked.how.python.clone(), asked.how.program.clone());
     let starter = Starter::new(hal, setting.quick, programs, &stop);
-    let say = |line: &str| note(|| line.trim().to_owned());
-    let lab = Lab { starter: &starter, folder: Folder::make(asked.folder)?, device, say: &say };
-    let ended = run_all(asked, setting, &lab, &rows);
+    let starters: Vec<Starter<'_>> = match gpus {
+        [] => vec![starter],
+        gpus => gpus.iter().map(|gpu| starter.clone().on(gpu)).collect(),
+    };
+    let folder = Folder::make(asked.folder)?;
+    let most = asked.time.most(setting);
+    let lanes = Lanes::new(&rows, (setting, asked.resume), &folder, device, most);
+    let ended = lanes.run(&starters).map(Ending::new);
     // What was measured is worth a report, also if the rest was not.
     report::write(asked.folder)?;
     Stream::Stdout.print(&format!("report: {}\n", asked.folder.display()))?;
     ended
 }
 
-fn run_all(
-    asked: &Asked<'_>,
-    setting: Setting,
-    lab: &Lab<'_>,
-    rows: &[Definition],
-) -> Result<Ending, CommandError> {
-    let began = Instant::now();
-    let quick_max = if setting.hal == Hal::Host { QUICK_HOST_MAX } else { QUICK_MAX };
-    let budget = asked.time.budget.or(setting.quick.then_some(quick_max));
-    let most = asked.time.stop_after.or(budget);
-    let is_to_do = |row: &&Definition| {
-        let kept = lab.folder.row(row.plan.id).filter(|_| asked.resume);
-        !kept.is_some_and(|row| is_done(&row, setting.hal.name(), setting.quick))
-    };
-    let before = |row: &Definition| {
-        let row = lab.folder.row(row.plan.id).filter(|_| asked.resume);
-        row.filter(|row| counts(row, setting.hal.name(), setting.quick))
-    };
-    let mut ahead = Ahead::new(lab.starter);
-    for row in rows.iter().filter(is_to_do) {
-        expect(&mut ahead, &lab.folder, row, before(row).as_ref());
+/// The GPUs that rows are run on at the same time.
+fn gpus_of(gpus: &[String], hal: Hal) -> Result<&[String], CommandError> {
+    let wrong = |why| CommandError::Gpus { gpus: gpus.join(","), why };
+    if !gpus.is_empty() && hal == Hal::Host {
+        return Err(wrong("the processor is one device; name GPUs with --hal cuda or hip"));
     }
-    let mut finding = false;
-    for (number, row) in rows.iter().enumerate() {
-        let head = format!("{}/{} {} {}", number + 1, rows.len(), row.plan.id, row.plan.name);
-        if !is_to_do(&row) {
-            let kept = lab.folder.row(row.plan.id);
-            finding |= kept.as_ref().is_some_and(is_finding);
-            Stream::Stdout.print(&format!("{head}: done before\n"))?;
-            continue;
-        }
-        let behind: Vec<&Definition> = rows.iter().skip(number + 1).filter(is_to_do).collect();
-        let left = most.map(|most| most.saturating_sub(began.elapsed()));
-        let limit = match left {
-            None => Limit::None,
-            Some(left) if asked.time.stop_after.is_some() => Limit::Stop(left),
-            Some(left) => Limit::Shorten(share(left, row, &behind)),
-        };
-        let before = before(row);
-        let measured = match left {
-            Some(left) if left.is_zero() && before.is_some() => continue,
-            Some(left) if left.is_zero() => not_begun(lab, row)?,
-            _ => match lab.run(row, limit, before, &mut ahead) {
-                Ok(measured) => measured,
-                Err(RunError::Interrupted) => return Err(CommandError::Stopped),
-                Err(RunError::Command(error)) => return Err(error),
-            },
-        };
-        finding |= is_finding(&measured);
-        Stream::Stdout.print(&summary(&head, &measured))?;
+    if gpus.iter().any(|gpu| gpu.trim().is_empty()) {
+        return Err(wrong("a name is empty"));
     }
-    Ok(Ending::new(finding))
-}
-
-/// The part of what is left that a row may take: its part by what it takes.
-fn share(left: Duration, row: &Definition, behind: &[&Definition]) -> Duration {
-    let all: u32 = behind.iter().map(|row| row.cost()).sum::<u32>() + row.cost();
-    left * row.cost() / all.max(1)
-}
-
-/// The row as one for which there was no time, which `--resume` runs.
-fn not_begun(lab: &Lab<'_>, of: &Definition) -> Result<Row, CommandError> {
-    let row = lab.blank(of, Status::NotRun(format!("{NO_TIME}; --resume runs it")));
-    lab.folder.write_row(&row, of)?;
-    Ok(row)
+    let names: BTreeSet<&String> = gpus.iter().collect();
+    if names.len() < gpus.len() {
+        return Err(wrong("a GPU is named twice"));
+    }
+    Ok(gpus)
 }
 
 fn read_device(place: &std::path::Path) -> Result<DeviceSpec, CommandError> {
     Ok(DeviceFile::load(place)?.spec)
-}
-
-/// What came out of a row, in a few lines.
-fn summary(head: &str, row: &Row) -> String {
-    let mut text = format!("{head}: {}, {:.1} s\n", words(row), row.seconds);
-    let failed = row.cells.iter().filter_map(|cell| match &cell.status {
-        Status::Failed(why) => Some(format!("  {}: failed: {why}\n", cell.name)),
-        Status::Measured | Status::NotRun(_) => None,
-    });
-    text.extend(failed);
-    for verdict in &row.verdicts {
-        let met = match verdict.met {
-            Some(true) => "met",
-            Some(false) => "MISSED",
-            None => "open",
-        };
-        let bound = verdict.bound.as_ref().map_or_else(String::new, |bound| format!(" ({bound})"));
-        text += &format!("  {met}: {}: {}{bound}\n", verdict.goal, verdict.measured);
-    }
-    text
 }
 
 #[cfg(test)]
@@ -281,16 +233,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rows_share_what_is_left_by_what_they_take_and_those_that_cannot_be_run_have_none() {
-        let rows = table::all(Setting { hal: Hal::Host, quick: true });
-        let mut left = QUICK_HOST_MAX;
-        for (number, row) in rows.iter().enumerate() {
-            let behind: Vec<&Definition> = rows.iter().skip(number + 1).collect();
-            let part = share(left, row, &behind);
-            let runs = row.plan.cells.iter().any(|cell| cell.unavailable.is_none());
-            assert_eq!(part.is_zero(), !runs, "{}", row.plan.id);
-            left -= part;
-        }
-        assert!(left < Duration::from_millis(10), "{left:?}");
+    fn gpus_that_make_no_sense_are_refused() {
+        let of = |names: &[&str], hal| {
+            let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+            gpus_of(&names, hal).map(<[String]>::len).map_err(|error| error.to_string())
+        };
+        assert_eq!((of(&["0", "GPU-1"], Hal::Cuda), of(&[], Hal::Host)), (Ok(2), Ok(0)));
+        assert!(of(&["0", "0"], Hal::Hip).unwrap_err().contains("named twice"));
+        assert!(of(&["0", ""], Hal::Cuda).unwrap_err().contains("empty"));
+        assert!(of(&["0"], Hal::Host).unwrap_err().contains("--hal cuda"));
     }
 }

@@ -1,0 +1,310 @@
+//! Rows one after the other, on one GPU or on several at the same time.
+
+use std::collections::VecDeque;
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use xsched_sim::scenario::DeviceSpec;
+
+use crate::console::note;
+use crate::console::output::Stream;
+use crate::error::CommandError;
+use crate::rows::ahead::Ahead;
+use crate::rows::document::{Row, Status};
+use crate::rows::files::{Folder, NO_TIME, counts, is_done, is_finding, words};
+use crate::rows::run::{Lab, RunError, expect};
+use crate::rows::session::Starter;
+use crate::rows::table::{Definition, Setting};
+use crate::rows::timing::Limit;
+
+/// The time for all rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Most {
+    /// As long as it takes.
+    Free,
+    /// Phases are shorter.
+    Share(Duration),
+    /// What does not fit is not run.
+    Stop(Duration),
+}
+
+/// The rows, and those that no GPU has taken yet.
+pub(super) struct Lanes<'a> {
+    rows: &'a [Definition],
+    setting: Setting,
+    resume: bool,
+    folder: &'a Folder,
+    device: Option<DeviceSpec>,
+    most: Most,
+    began: Instant,
+    /// Places of rows.
+    to_do: Mutex<VecDeque<usize>>,
+}
+
+impl<'a> Lanes<'a> {
+    pub(super) fn new(
+        rows: &'a [Definition],
+        (setting, resume): (Setting, bool),
+        folder: &'a Folder,
+        device: Option<DeviceSpec>,
+        most: Most,
+    ) -> Self {
+        let (began, to_do) = (Instant::now(), Mutex::default());
+        Self { rows, setting, resume, folder, device, most, began, to_do }
+    }
+
+    /// Runs all rows, on as many GPUs as there are starters. Answers whether something went wrong
+    /// or missed its goal.
+    pub(super) fn run(&self, starters: &[Starter<'_>]) -> Result<bool, CommandError> {
+        let mut finding = false;
+        let mut to_do = VecDeque::new();
+        for (number, row) in self.rows.iter().enumerate() {
+            if self.is_to_do(row) {
+                to_do.push_back(number);
+                continue;
+            }
+            finding |= self.folder.row(row.plan.id).as_ref().is_some_and(is_finding);
+            Stream::Stdout.print(&format!("{}: done before\n", self.head(number)))?;
+        }
+        if starters.len() > 1 {
+            // What takes longest is begun first, so that all end at about the same time.
+            let cost = |number: &usize| self.rows.get(*number).map_or(0, Definition::cost);
+            to_do.make_contiguous().sort_by_key(|number| u32::MAX - cost(number));
+        }
+        *self.to_do.lock().unwrap_or_else(PoisonError::into_inner) = to_do;
+        let [starter] = starters else { return self.on_each(starters).map(|any| any || finding) };
+        self.lane(starter, 1).map(|any| any || finding)
+    }
+
+    /// Has each GPU take rows until there are none.
+    fn on_each(&self, starters: &[Starter<'_>]) -> Result<bool, CommandError> {
+        let lanes = starters.len();
+        thread::scope(|scope| {
+            let each = starters.iter().enumerate().map(|(at, starter)| {
+                scope.spawn(move || {
+                    pin(at, lanes);
+                    self.lane(starter, lanes)
+                })
+            });
+            let each: Vec<_> = each.collect();
+            let mut ended = Ok(false);
+            for lane in each {
+                let lane = lane.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+                ended = ended.and_then(|any| Ok(lane? || any));
+            }
+            ended
+        })
+    }
+
+    /// Takes row after row, and knows the next one while one runs.
+    fn lane(&self, starter: &Starter<'_>, lanes: usize) -> Result<bool, CommandError> {
+        let say = |line: &str| note(|| line.trim().to_owned());
+        let (folder, device) = (self.folder.clone(), self.device.clone());
+        let lab = Lab { starter, folder, device, say: &say };
+        let mut ahead = Ahead::new(starter);
+        let mut finding = false;
+        let mut next = self.take(&mut ahead);
+        while let Some((number, row)) = next {
+            next = self.take(&mut ahead);
+            let behind = next.map(|(_, row)| row);
+            let Some(measured) = self.row(&lab, row, (behind, lanes), &mut ahead)? else {
+                continue;
+            };
+            finding |= is_finding(&measured);
+            Stream::Stdout.print(&summary(&self.head(number), &measured))?;
+        }
+        Ok(finding)
+    }
+
+    /// The next row that is to do.
+    fn take(&self, ahead: &mut Ahead<'_>) -> Option<(usize, &'a Definition)> {
+        let number = self.to_do.lock().unwrap_or_else(PoisonError::into_inner).pop_front()?;
+        let row = self.rows.get(number)?;
+        expect(ahead, self.folder, row, self.before(row).as_ref());
+        Some((number, row))
+    }
+
+    /// Runs a row, if there is time. Nothing if there is none, and an earlier call began it.
+    fn row<'s>(
+        &self,
+        lab: &Lab<'s>,
+        row: &Definition,
+        (behind, lanes): (Option<&Definition>, usize),
+        ahead: &mut Ahead<'s>,
+    ) -> Result<Option<Row>, CommandError> {
+        let before = self.before(row);
+        let limit = match self.most {
+            Most::Free => Limit::None,
+            Most::Share(time) => Limit::Shorten(self.share(self.left(time), row, behind, lanes)),
+            Most::Stop(time) => Limit::Stop(self.left(time)),
+        };
+        if let Most::Share(time) | Most::Stop(time) = self.most
+            && self.left(time).is_zero()
+        {
+            return if before.is_some() { Ok(None) } else { not_begun(lab, row).map(Some) };
+        }
+        match lab.run(row, limit, before, ahead) {
+            Ok(measured) => Ok(Some(measured)),
+            Err(RunError::Interrupted) => Err(CommandError::Stopped),
+            Err(RunError::Command(error)) => Err(error),
+        }
+    }
+
+    fn left(&self, time: Duration) -> Duration {
+        time.saturating_sub(self.began.elapsed())
+    }
+
+    /// The part of what is left on all GPUs that a row may take: its part by what it takes.
+    fn share(
+        &self,
+        left: Duration,
+        row: &Definition,
+        behind: Option<&Definition>,
+        lanes: usize,
+    ) -> Duration {
+        let to_do = self.to_do.lock().unwrap_or_else(PoisonError::into_inner);
+        let others = to_do.iter().filter_map(|number| self.rows.get(*number)).chain(behind);
+        let all = row.cost() + others.map(Definition::cost).sum::<u32>();
+        let lanes = u32::try_from(lanes).unwrap_or(u32::MAX);
+        (left * row.cost()).saturating_mul(lanes).div_f64(f64::from(all.max(1))).min(left)
+    }
+
+    fn is_to_do(&self, row: &Definition) -> bool {
+        let kept = self.folder.row(row.plan.id).filter(|_| self.resume);
+        !kept.is_some_and(|row| is_done(&row, self.setting.hal.name(), self.setting.quick))
+    }
+
+    /// What an earlier call measured of a row, if it counts.
+    fn before(&self, row: &Definition) -> Option<Row> {
+        let row = self.folder.row(row.plan.id).filter(|_| self.resume);
+        row.filter(|row| counts(row, self.setting.hal.name(), self.setting.quick))
+    }
+
+    fn head(&self, number: usize) -> String {
+        let row = self.rows.get(number).map(|row| format!("{} {}", row.plan.id, row.plan.name));
+        format!("{}/{} {}", number + 1, self.rows.len(), row.unwrap_or_default())
+    }
+}
+
+/// Gives this thread, and all that it starts, a part of the processors. Without enough of them, or
+/// where the system refuses, all share all.
+fn pin(part: usize, of: usize) {
+    let Ok(all) = sched_getaffinity(None) else { return };
+    let all: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|cpu| all.is_set(*cpu)).collect();
+    let each = all.len() / of.max(1);
+    let Some(own) = all.get(part * each..(part + 1) * each).filter(|own| !own.is_empty()) else {
+        return;
+    };
+    let mut set = CpuSet::new();
+    own.iter().for_each(|cpu| set.set(*cpu));
+    // The programs run elsewhere then.
+    let _ = sched_setaffinity(None, &set);
+}
+
+/// The row as one for which there was no time, which `--resume` runs.
+fn not_begun(lab: &Lab<'_>, of: &Definition) -> Result<Row, CommandError> {
+    let row = lab.blank(of, Status::NotRun(format!("{NO_TIME}; --resume runs it")));
+    lab.folder.write_row(&row, of)?;
+    Ok(row)
+}
+
+/// What came out of a row, in a few lines.
+fn summary(head: &str, row: &Row) -> String {
+    let mut text = format!("{head}: {}, {:.1} s\n", words(row), row.seconds);
+    let failed = row.cells.iter().filter_map(|cell| match &cell.status {
+        Status::Failed(why) => Some(format!("  {}: failed: {why}\n", cell.name)),
+        Status::Measured | Status::NotRun(_) => None,
+    });
+    text.extend(failed);
+    for verdict in &row.verdicts {
+        let met = match verdict.met {
+            Some(true) => "met",
+            Some(false) => "MISSED",
+            None => "open",
+        };
+        let bound = verdict.bound.as_ref().map_or_else(String::new, |bound| format!(" ({bound})"));
+        text += &format!("  {met}: {}: {}{bound}\n", verdict.goal, verdict.measured);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt;
+    use std::path::PathBuf;
+    use std::sync::atomic::AtomicBool;
+
+    use super::*;
+    use crate::rows::plan::{Hal, Way};
+    use crate::rows::table::all;
+
+    const HOST: Setting = Setting { hal: Hal::Host, quick: true };
+    const CUDA: Setting = Setting { hal: Hal::Cuda, quick: true };
+
+    /// Says which GPU it sees, and has a request each 10 ms.
+    const PROGRAM: &str = r#"#!/bin/sh
+role=$(sed 's/.*"name":"\([^"]*\)".*/\1/' "$1")
+echo "{\"ready\":true,\"hardware\":\"$CUDA_VISIBLE_DEVICES\",\"roles\":{\"$role\":{\"request_ns\":5000000}}}"
+while read -r order; do
+    phase=$(echo "$order" | sed 's/.*"phase":\([0-9]*\).*/\1/')
+    echo "{\"phase\":$phase,\"begin_ns\":0,\"end_ns\":3000000000,\"roles\":{\"$role\":{\"begin_ns\":[900000000],\"end_ns\":[905000000]}}}"
+done
+"#;
+
+    #[test]
+    fn rows_share_what_is_left_by_what_they_take_and_those_that_cannot_be_run_have_none() {
+        let rows = all(HOST);
+        let place = tempfile::tempdir().unwrap();
+        let folder = Folder::make(place.path()).unwrap();
+        let time = Duration::from_secs(90);
+        let mut left = time;
+        let lanes = Lanes::new(&rows, (HOST, false), &folder, None, Most::Share(time));
+        *lanes.to_do.lock().unwrap() = (0..rows.len()).collect();
+        while let Some(number) = lanes.take(&mut Ahead::new(&starter(&AtomicBool::new(false)))) {
+            let part = lanes.share(left, number.1, None, 1);
+            let runs = number.1.plan.cells.iter().any(|cell| cell.unavailable.is_none());
+            assert_eq!(part.is_zero(), !runs, "{}", number.1.plan.id);
+            left -= part;
+        }
+        assert!(left < Duration::from_millis(10), "{left:?}");
+    }
+
+    fn starter(stop: &AtomicBool) -> Starter<'_> {
+        Starter::new(Hal::Cuda, true, ("python3".into(), None), stop)
+    }
+
+    #[test]
+    fn each_gpu_takes_rows_until_there_are_none() {
+        let place = tempfile::tempdir().unwrap();
+        let program: PathBuf = place.path().join("program");
+        fs::write(&program, PROGRAM).unwrap();
+        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+        let folder = Folder::make(&place.path().join("report")).unwrap();
+        let mut rows = all(CUDA);
+        rows.retain(|row| ["5.1", "5.3", "7.4.2", "7.3.3"].contains(&row.plan.id));
+        for row in &mut rows {
+            row.plan.cells.retain(|cell| cell.way == Way::Native);
+            row.plan.cells.truncate(1);
+        }
+        let stop = AtomicBool::new(false);
+        let on = |gpu: &str| {
+            let starter = Starter { instead: Some(program.clone()), ..starter(&stop) };
+            Starter { steps: false, ..starter }.on(gpu)
+        };
+        let lanes = Lanes::new(&rows, (CUDA, false), &folder, None, Most::Free);
+        lanes.run(&[on("GPU-a"), on("GPU-b")]).unwrap();
+        let seen = || {
+            let seen = rows.iter().map(|row| folder.row(row.plan.id).unwrap().hardware);
+            seen.collect::<Vec<String>>()
+        };
+        let first = seen();
+        let on_b = first.iter().filter(|gpu| *gpu == "GPU-b").count();
+        assert!(first.len() == 4 && on_b == 2 && first.contains(&"GPU-a".to_owned()), "{first:?}");
+        let again = Lanes::new(&rows, (CUDA, true), &folder, None, Most::Free);
+        again.run(&[on("GPU-c"), on("GPU-d")]).unwrap();
+        assert_eq!(seen(), first, "nothing was to do");
+    }
+}
