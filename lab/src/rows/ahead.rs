@@ -17,22 +17,27 @@ struct Coming<'a> {
     prepared: Option<Prepared<'a>>,
 }
 
+/// A cell, and the place for what its programs say.
+pub(crate) type Planned = (PathBuf, CellPlan);
+
 /// The cells whose turn will come, and the programs of the next ones.
-#[derive(Debug)]
 pub(crate) struct Ahead<'a> {
     starter: &'a Starter<'a>,
     coming: VecDeque<Coming<'a>>,
+    more: Box<dyn FnMut() -> Vec<Planned> + 'a>,
 }
 
 impl<'a> Ahead<'a> {
-    /// Nothing is to come.
-    pub(crate) const fn new(starter: &'a Starter<'a>) -> Self {
-        Self { starter, coming: VecDeque::new() }
+    /// Nothing is to come, and then what `more` says: it is asked when the last of those that are
+    /// to come are started.
+    pub(crate) fn new(starter: &'a Starter<'a>, more: impl FnMut() -> Vec<Planned> + 'a) -> Self {
+        Self { starter, coming: VecDeque::new(), more: Box::new(more) }
     }
 
-    /// Another cell will come, which says what it has to say in `raw`.
-    pub(crate) fn expect(&mut self, raw: PathBuf, cell: CellPlan) {
-        self.coming.push_back(Coming { raw, cell, prepared: None });
+    /// Further cells will come, in this order.
+    pub(crate) fn expect(&mut self, cells: Vec<Planned>) {
+        let coming = |(raw, cell)| Coming { raw, cell, prepared: None };
+        self.coming.extend(cells.into_iter().map(coming));
     }
 
     /// It is the turn of the cell with this place: its programs, if they are started. Cells before
@@ -47,6 +52,10 @@ impl<'a> Ahead<'a> {
     pub(crate) fn fill(&mut self) {
         if !self.starter.steps || self.coming.iter().any(|one| one.prepared.is_some()) {
             return;
+        }
+        if self.coming.is_empty() {
+            let more = (self.more)();
+            self.expect(more);
         }
         let mut programs = 0;
         for one in &mut self.coming {

@@ -26,7 +26,7 @@ use super::timing::{Clock, Limit};
 use crate::error::CommandError;
 use crate::machine::Machine;
 use kept::Kept;
-pub(crate) use kept::expect;
+pub(crate) use kept::coming;
 
 /// What rows are run with.
 pub(crate) struct Lab<'a> {
@@ -601,8 +601,8 @@ done"#;
             device: None,
             say: &|_| {},
         };
-        let mut ahead = Ahead::new(&starter);
-        expect(&mut ahead, &lab.folder, of, before.as_ref());
+        let mut ahead = Ahead::new(&starter, Vec::new);
+        ahead.expect(coming(&lab.folder, of, before.as_ref()));
         lab.run(of, limit, before, &mut ahead).unwrap()
     }
 

@@ -2,8 +2,8 @@
 
 pub(super) mod device;
 pub(super) mod join;
-mod lanes;
 pub(super) mod list;
+mod row_queue;
 mod stop;
 
 use std::collections::BTreeSet;
@@ -22,7 +22,7 @@ use crate::rows::report;
 use crate::rows::session::Starter;
 use crate::rows::table::{self, Setting};
 
-use self::lanes::{Lanes, Most};
+use self::row_queue::{Most, RowQueue};
 
 /// All rows with few samples take no longer, however slow the device is, and on the processor.
 const QUICK_MAX: Duration = Duration::from_secs(570);
@@ -200,8 +200,8 @@ fn execute(asked: &Asked<'_>) -> Result<Ending, CommandError> {
     };
     let folder = Folder::make(asked.folder)?;
     let most = asked.time.most(setting);
-    let lanes = Lanes::new(&rows, (setting, asked.resume), &folder, device, most);
-    let ended = lanes.run(&starters).map(Ending::new);
+    let queue = RowQueue::new(&rows, (setting, asked.resume), &folder, device, most);
+    let ended = queue.run(&starters).map(Ending::new);
     // What was measured is worth a report, also if the rest was not.
     report::write(asked.folder)?;
     Stream::Stdout.print(&format!("report: {}\n", asked.folder.display()))?;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 
-use super::super::ahead::Ahead;
+use super::super::ahead::Planned;
 use super::super::document::{Cell, Progress, Row, Status};
 use super::super::files::{Folder, is_whole};
 use super::super::plan::{CellPlan, Program};
@@ -106,22 +106,18 @@ fn said(folder: &Folder, row: &Row, plan: &CellPlan) -> Option<Ready> {
     Some(all)
 }
 
-/// Tells `ahead` which cells of a row will come, if those are kept that were measured before.
-pub(crate) fn expect(
-    ahead: &mut Ahead<'_>,
-    folder: &Folder,
-    of: &Definition,
-    before: Option<&Row>,
-) {
+/// The cells of a row that will come, if those are kept that were measured before.
+pub(crate) fn coming(folder: &Folder, of: &Definition, before: Option<&Row>) -> Vec<Planned> {
     let kept = before.map(|row| Kept::of(of, row, folder)).unwrap_or_default();
-    let mut last = CellPlan::default();
+    let (mut all, mut last) = (Vec::new(), CellPlan::default());
     for cell in &of.plan.cells {
         let is_script = cell.processes.iter().any(|one| one.program == Program::Script);
         let comes = cell.unavailable.is_none() && !kept.cells.contains_key(&cell.name);
         let is = programs(cell);
         if comes && !is_script && is != last {
-            ahead.expect(folder.raw(of.plan.id, &cell.name), cell.clone());
+            all.push((folder.raw(of.plan.id, &cell.name), cell.clone()));
             last = is;
         }
     }
+    all
 }

@@ -1,5 +1,6 @@
 //! Rows one after the other, on one GPU or on several at the same time.
 
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
 use std::thread;
@@ -11,10 +12,10 @@ use xsched_sim::scenario::DeviceSpec;
 use crate::console::note;
 use crate::console::output::Stream;
 use crate::error::CommandError;
-use crate::rows::ahead::Ahead;
+use crate::rows::ahead::{Ahead, Planned};
 use crate::rows::document::{Row, Status};
 use crate::rows::files::{Folder, NO_TIME, counts, is_done, is_finding, words};
-use crate::rows::run::{Lab, RunError, expect};
+use crate::rows::run::{Lab, RunError, coming};
 use crate::rows::session::Starter;
 use crate::rows::table::{Definition, Setting};
 use crate::rows::timing::Limit;
@@ -31,7 +32,7 @@ pub(super) enum Most {
 }
 
 /// The rows, and those that no GPU has taken yet.
-pub(super) struct Lanes<'a> {
+pub(super) struct RowQueue<'a> {
     rows: &'a [Definition],
     setting: Setting,
     resume: bool,
@@ -43,7 +44,7 @@ pub(super) struct Lanes<'a> {
     to_do: Mutex<VecDeque<usize>>,
 }
 
-impl<'a> Lanes<'a> {
+impl<'a> RowQueue<'a> {
     pub(super) fn new(
         rows: &'a [Definition],
         (setting, resume): (Setting, bool),
@@ -75,55 +76,60 @@ impl<'a> Lanes<'a> {
         }
         *self.to_do.lock().unwrap_or_else(PoisonError::into_inner) = to_do;
         let [starter] = starters else { return self.on_each(starters).map(|any| any || finding) };
-        self.lane(starter, 1).map(|any| any || finding)
+        self.run_on(starter, 1).map(|any| any || finding)
     }
 
     /// Has each GPU take rows until there are none.
     fn on_each(&self, starters: &[Starter<'_>]) -> Result<bool, CommandError> {
-        let lanes = starters.len();
+        let gpus = starters.len();
         thread::scope(|scope| {
             let each = starters.iter().enumerate().map(|(at, starter)| {
                 scope.spawn(move || {
-                    pin(at, lanes);
-                    self.lane(starter, lanes)
+                    pin(at, gpus);
+                    self.run_on(starter, gpus)
                 })
             });
             let each: Vec<_> = each.collect();
             let mut ended = Ok(false);
-            for lane in each {
-                let lane = lane.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-                ended = ended.and_then(|any| Ok(lane? || any));
+            for one in each {
+                let one = one.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+                ended = ended.and_then(|any| Ok(one? || any));
             }
             ended
         })
     }
 
-    /// Takes row after row, and knows the next one while one runs.
-    fn lane(&self, starter: &Starter<'_>, lanes: usize) -> Result<bool, CommandError> {
+    /// Takes row after row. Programs of the next one are started beside the last ones of a row.
+    fn run_on(&self, starter: &Starter<'_>, gpus: usize) -> Result<bool, CommandError> {
         let say = |line: &str| note(|| line.trim().to_owned());
         let (folder, device) = (self.folder.clone(), self.device.clone());
         let lab = Lab { starter, folder, device, say: &say };
-        let mut ahead = Ahead::new(starter);
+        let next = Cell::new(None);
+        let take = || {
+            next.set(self.take());
+            next.get().map_or_else(Vec::new, |(_, row)| self.coming(row))
+        };
+        let mut ahead = Ahead::new(starter, take);
         let mut finding = false;
-        let mut next = self.take(&mut ahead);
-        while let Some((number, row)) = next {
-            next = self.take(&mut ahead);
-            let behind = next.map(|(_, row)| row);
-            let Some(measured) = self.row(&lab, row, (behind, lanes), &mut ahead)? else {
-                continue;
-            };
+        loop {
+            if next.get().is_none() {
+                ahead.expect(take());
+            }
+            let Some((number, row)) = next.take() else { return Ok(finding) };
+            let Some(measured) = self.row(&lab, row, gpus, &mut ahead)? else { continue };
             finding |= is_finding(&measured);
             Stream::Stdout.print(&summary(&self.head(number), &measured))?;
         }
-        Ok(finding)
     }
 
     /// The next row that is to do.
-    fn take(&self, ahead: &mut Ahead<'_>) -> Option<(usize, &'a Definition)> {
+    fn take(&self) -> Option<(usize, &'a Definition)> {
         let number = self.to_do.lock().unwrap_or_else(PoisonError::into_inner).pop_front()?;
-        let row = self.rows.get(number)?;
-        expect(ahead, self.folder, row, self.before(row).as_ref());
-        Some((number, row))
+        Some((number, self.rows.get(number)?))
+    }
+
+    fn coming(&self, row: &Definition) -> Vec<Planned> {
+        coming(self.folder, row, self.before(row).as_ref())
     }
 
     /// Runs a row, if there is time. Nothing if there is none, and an earlier call began it.
@@ -131,13 +137,13 @@ impl<'a> Lanes<'a> {
         &self,
         lab: &Lab<'s>,
         row: &Definition,
-        (behind, lanes): (Option<&Definition>, usize),
+        gpus: usize,
         ahead: &mut Ahead<'s>,
     ) -> Result<Option<Row>, CommandError> {
         let before = self.before(row);
         let limit = match self.most {
             Most::Free => Limit::None,
-            Most::Share(time) => Limit::Shorten(self.share(self.left(time), row, behind, lanes)),
+            Most::Share(time) => Limit::Shorten(self.share(self.left(time), row, gpus)),
             Most::Stop(time) => Limit::Stop(self.left(time)),
         };
         if let Most::Share(time) | Most::Stop(time) = self.most
@@ -157,18 +163,12 @@ impl<'a> Lanes<'a> {
     }
 
     /// The part of what is left on all GPUs that a row may take: its part by what it takes.
-    fn share(
-        &self,
-        left: Duration,
-        row: &Definition,
-        behind: Option<&Definition>,
-        lanes: usize,
-    ) -> Duration {
+    fn share(&self, left: Duration, row: &Definition, gpus: usize) -> Duration {
         let to_do = self.to_do.lock().unwrap_or_else(PoisonError::into_inner);
-        let others = to_do.iter().filter_map(|number| self.rows.get(*number)).chain(behind);
+        let others = to_do.iter().filter_map(|number| self.rows.get(*number));
         let all = row.cost() + others.map(Definition::cost).sum::<u32>();
-        let lanes = u32::try_from(lanes).unwrap_or(u32::MAX);
-        (left * row.cost()).saturating_mul(lanes).div_f64(f64::from(all.max(1))).min(left)
+        let gpus = u32::try_from(gpus).unwrap_or(u32::MAX);
+        (left * row.cost()).saturating_mul(gpus).div_f64(f64::from(all.max(1))).min(left)
     }
 
     fn is_to_do(&self, row: &Definition) -> bool {
@@ -244,8 +244,10 @@ mod tests {
     const HOST: Setting = Setting { hal: Hal::Host, quick: true };
     const CUDA: Setting = Setting { hal: Hal::Cuda, quick: true };
 
-    /// Says which GPU it sees, and has a request each 10 ms.
+    /// Waits until there is one on each GPU, says which one it sees, and has one request.
     const PROGRAM: &str = r#"#!/bin/sh
+cd "${0%/*}" && touch "$CUDA_VISIBLE_DEVICES"
+until [ -e GPU-a ] && [ -e GPU-b ]; do sleep 0.01; done
 role=$(sed 's/.*"name":"\([^"]*\)".*/\1/' "$1")
 echo "{\"ready\":true,\"hardware\":\"$CUDA_VISIBLE_DEVICES\",\"roles\":{\"$role\":{\"request_ns\":5000000}}}"
 while read -r order; do
@@ -261,12 +263,12 @@ done
         let folder = Folder::make(place.path()).unwrap();
         let time = Duration::from_secs(90);
         let mut left = time;
-        let lanes = Lanes::new(&rows, (HOST, false), &folder, None, Most::Share(time));
-        *lanes.to_do.lock().unwrap() = (0..rows.len()).collect();
-        while let Some(number) = lanes.take(&mut Ahead::new(&starter(&AtomicBool::new(false)))) {
-            let part = lanes.share(left, number.1, None, 1);
-            let runs = number.1.plan.cells.iter().any(|cell| cell.unavailable.is_none());
-            assert_eq!(part.is_zero(), !runs, "{}", number.1.plan.id);
+        let queue = RowQueue::new(&rows, (HOST, false), &folder, None, Most::Share(time));
+        *queue.to_do.lock().unwrap() = (0..rows.len()).collect();
+        while let Some((_, row)) = queue.take() {
+            let part = queue.share(left, row, 1);
+            let runs = row.plan.cells.iter().any(|cell| cell.unavailable.is_none());
+            assert_eq!(part.is_zero(), !runs, "{}", row.plan.id);
             left -= part;
         }
         assert!(left < Duration::from_millis(10), "{left:?}");
@@ -284,7 +286,7 @@ done
         fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
         let folder = Folder::make(&place.path().join("report")).unwrap();
         let mut rows = all(CUDA);
-        rows.retain(|row| ["5.1", "5.3", "7.4.2", "7.3.3"].contains(&row.plan.id));
+        rows.retain(|row| ["5.1", "7.3.3", "7.4.1", "7.4.2"].contains(&row.plan.id));
         for row in &mut rows {
             row.plan.cells.retain(|cell| cell.way == Way::Native);
             row.plan.cells.truncate(1);
@@ -294,16 +296,16 @@ done
             let starter = Starter { instead: Some(program.clone()), ..starter(&stop) };
             Starter { steps: false, ..starter }.on(gpu)
         };
-        let lanes = Lanes::new(&rows, (CUDA, false), &folder, None, Most::Free);
-        lanes.run(&[on("GPU-a"), on("GPU-b")]).unwrap();
+        let queue = RowQueue::new(&rows, (CUDA, false), &folder, None, Most::Free);
+        queue.run(&[on("GPU-a"), on("GPU-b")]).unwrap();
         let seen = || {
             let seen = rows.iter().map(|row| folder.row(row.plan.id).unwrap().hardware);
             seen.collect::<Vec<String>>()
         };
         let first = seen();
-        let on_b = first.iter().filter(|gpu| *gpu == "GPU-b").count();
-        assert!(first.len() == 4 && on_b == 2 && first.contains(&"GPU-a".to_owned()), "{first:?}");
-        let again = Lanes::new(&rows, (CUDA, true), &folder, None, Most::Free);
+        let is_on = |gpu: &str| first.iter().any(|seen| seen == gpu);
+        assert!(is_on("GPU-a") && is_on("GPU-b") && !is_on(""), "{first:?}");
+        let again = RowQueue::new(&rows, (CUDA, true), &folder, None, Most::Free);
         again.run(&[on("GPU-c"), on("GPU-d")]).unwrap();
         assert_eq!(seen(), first, "nothing was to do");
     }
