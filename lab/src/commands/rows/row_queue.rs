@@ -71,8 +71,8 @@ impl<'a> RowQueue<'a> {
         }
         if starters.len() > 1 {
             // What takes longest is begun first, so that all end at about the same time.
-            let cost = |number: &usize| self.rows.get(*number).map_or(0, Definition::cost);
-            to_do.make_contiguous().sort_by_key(|number| u32::MAX - cost(number));
+            let about_s = |number: &usize| self.rows.get(*number).map_or(0.0, Definition::about_s);
+            to_do.make_contiguous().sort_by(|a, b| about_s(b).total_cmp(&about_s(a)));
         }
         *self.to_do.lock().unwrap_or_else(PoisonError::into_inner) = to_do;
         let [starter] = starters else { return self.on_each(starters).map(|any| any || finding) };

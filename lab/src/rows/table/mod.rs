@@ -8,12 +8,20 @@ mod overhead;
 mod policies;
 mod scripts;
 
-use super::plan::{CellPlan, Hal, Program, RowPlan, Way};
+use super::plan::{CellPlan, Hal, LoadPlan, Program, RolePlan, RowPlan, Way};
+use super::protocol::Profile;
+use super::timing::{few, least, wanted_s};
 
 pub(crate) use self::goals::{GoalPlan, ResultPlan};
 
 /// Cells of a row in a quick look on a GPU.
 const QUICK_CELLS: usize = 3;
+
+/// About what the start of a program takes, in seconds.
+const START_S: f64 = 10.0;
+/// About what a request is.
+const LIKELY: Profile =
+    Profile { kernels_ns: Vec::new(), request_ns: 6_000_000, host_ns: 0, digest: None };
 
 /// For what the rows are made.
 #[derive(Clone, Copy, Debug)]
@@ -87,6 +95,12 @@ impl Definition {
         self.plan.cells.iter().filter(|cell| cell.unavailable.is_none()).map(of).sum()
     }
 
+    /// About how long it takes on a GPU, in seconds: what each phase needs for its samples if
+    /// requests take some milliseconds, and starts of programs.
+    pub(crate) fn about_s(&self) -> f64 {
+        self.plan.cells.iter().filter(|cell| cell.unavailable.is_none()).map(about_s).sum()
+    }
+
     /// The ways of its cells, each once.
     pub(crate) fn ways(&self) -> Vec<Way> {
         let mut ways: Vec<Way> = self.plan.cells.iter().map(|cell| cell.way).collect();
@@ -94,6 +108,33 @@ impl Definition {
         ways.dedup();
         ways
     }
+}
+
+/// About how long a cell takes, in seconds.
+fn about_s(cell: &CellPlan) -> f64 {
+    let samples = |role: &RolePlan, others: fn(u32) -> u32| match role.spec.name == cell.measured {
+        true => cell.samples,
+        false => others(cell.samples),
+    };
+    let wanted = |load: &LoadPlan, samples| wanted_s(&load.of(&LIKELY), &LIKELY, samples, false);
+    let roles = || cell.roles();
+    if cell.processes.iter().any(|process| process.program == Program::Script) {
+        return f64::from(2 * cell.samples) * START_S;
+    }
+    // In turns with the reference, it is both that take their time.
+    let times = match (cell.way, cell.has_beside) {
+        (Way::Native, _) => 1.0,
+        (_, false) => 2.0,
+        (_, true) => 0.0,
+    };
+    let is_alone = |role: &&RolePlan| cell.alone.contains(&role.spec.name);
+    let of_alone = |role: &RolePlan| {
+        wanted(role.load_alone.as_ref().unwrap_or(&role.load), samples(role, few))
+    };
+    let alone: f64 = roles().filter(is_alone).map(of_alone).sum();
+    let beside = roles().map(|role| wanted(&role.load, samples(role, least)));
+    let beside = if cell.has_beside { beside.fold(0.0, f64::max) } else { 0.0 };
+    START_S + times * alone + beside
 }
 
 /// All rows, in the order in which they are run: what matters most first.
@@ -149,6 +190,33 @@ mod tests {
             let rows = all(s);
             rows.into_iter().map(move |row| (s, row))
         })
+    }
+
+    #[test]
+    fn what_a_row_takes_is_known_about() {
+        // What they took on an H200.
+        let took = [
+            ("4.2.1", 164.0),
+            ("5.2", 208.0),
+            ("5.4", 1_044.0),
+            ("7.1.1", 418.0),
+            ("7.2.1", 711.0),
+            ("7.2.2", 202.0),
+            ("7.3.3", 330.0),
+            ("7.4.1", 501.0),
+            ("8.1.1", 217.0),
+            ("8.1.2", 225.0),
+            ("8.2.1", 383.0),
+            ("8.3.1", 837.0),
+            ("8.3.2", 227.0),
+            ("llm", 361.0),
+        ];
+        let rows = all(Setting { hal: Hal::Cuda, quick: false });
+        for (id, took_s) in took {
+            let row = rows.iter().find(|row| row.plan.id == id).unwrap();
+            let about = row.about_s() / took_s;
+            assert!((1.0 / 3.0..3.0).contains(&about), "{id}: {about}");
+        }
     }
 
     #[test]
