@@ -193,7 +193,7 @@ fn the_driver_stops_only_the_streams_of_its_queue() {
     let with_queue = streams.iter().filter(|stream| stream["queue"].is_u64());
     let names: Vec<&str> = with_queue.filter_map(|stream| stream["name"].as_str()).collect();
     let own = ["shared 0", "shared 1", "shared 2", "shared 3", "own 0", "own 1", "own 2"];
-    assert_eq!(names, own);
+    assert_eq!(names, own, "{rings}");
     let pairs = rings["pairs"].as_array().expect("a list");
     let of = |by: &str| -> Vec<(Value, Value)> {
         let stopped = pairs.iter().filter(|pair| pair["by"] == by && pair["took_ns"].is_null());

@@ -3,7 +3,7 @@
 pub(crate) mod ahead;
 pub(crate) mod document;
 pub(crate) mod files;
-mod judge;
+pub(crate) mod judge;
 mod lines;
 mod measure;
 mod node;

@@ -44,6 +44,11 @@ pub(crate) enum Hal {
 }
 
 impl Hal {
+    /// The device of this name.
+    pub(crate) fn named(name: &str) -> Option<Self> {
+        [Self::Cuda, Self::Hip, Self::Host].into_iter().find(|hal| hal.name() == name)
+    }
+
     /// As `--hal` takes it.
     pub(crate) const fn name(self) -> &'static str {
         match self {

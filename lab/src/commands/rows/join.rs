@@ -10,12 +10,16 @@ use crate::console::output::Stream;
 use crate::error::CommandError;
 use crate::rows::document::Status;
 use crate::rows::files::{FOLDERS, Folder};
+use crate::rows::judge::verdicts;
+use crate::rows::plan::Hal;
 use crate::rows::report;
+use crate::rows::table::{self, Setting};
 
 #[derive(Debug, Args)]
 pub struct JoinArgs {
     /// Folders of `xsched lab run` or `all`. Of a row that several have, the one with the most
-    /// measured cells counts, and of equals the last.
+    /// measured cells counts, and of equals the last. All rows are judged again, by the goals of
+    /// this program.
     #[arg(value_name = "FROM")]
     from: Vec<PathBuf>,
     /// The folder that gets their rows, beside those that it has, and the report. It is made if it
@@ -24,15 +28,34 @@ pub struct JoinArgs {
     report: PathBuf,
 }
 
-/// `xsched lab join`.
+/// `xsched lab join`. Rows are judged again.
 pub(in crate::commands) fn execute(args: &JoinArgs) -> Result<Ending, CommandError> {
     let folder = Folder::make(&args.report)?;
     for from in &args.from {
         copy(from, &folder)?;
     }
+    judge_again(&folder)?;
     report::write(&folder.0)?;
     Stream::Stdout.print(&format!("report: {}\n", args.report.display()))?;
     Ok(Ending::Fine)
+}
+
+/// Judges all rows by the goals of this program, as what is known of what bounds them may be newer
+/// than what was measured.
+fn judge_again(folder: &Folder) -> Result<(), CommandError> {
+    for place in files(&folder.0.join("rows"))? {
+        let id = place.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        let Some(mut row) = folder.row(&id) else { continue };
+        let Some(hal) = Hal::named(&row.hal) else { continue };
+        let setting = Setting { hal, quick: row.quick };
+        let Some(of) = table::all(setting).into_iter().find(|of| of.plan.id == id) else {
+            continue;
+        };
+        let predicted = folder.prediction(&id).map_or_else(Vec::new, |said| said.figures);
+        row.verdicts = verdicts(&of.goals, (&row.cells, &row.figures), &predicted, setting);
+        folder.write_row(&row, &of)?;
+    }
+    Ok(())
 }
 
 /// Copies the documents of the rows of one folder into another, but of those that more is known
@@ -90,6 +113,7 @@ mod tests {
     fn folder(place: &Path, id: &str, done: usize, text: &str) -> PathBuf {
         let folder = Folder::make(place).unwrap();
         let mut row = samples::row(id, "a row", Vec::new(), Vec::new());
+        text.clone_into(&mut row.command);
         row.cells = ["native", "xsched"].map(|way| samples::cell("cell", way, 1.0)).into();
         for cell in row.cells.iter_mut().skip(done) {
             cell.status = Status::NotRun("there was no time left".to_owned());
@@ -122,6 +146,10 @@ mod tests {
         let read = |name: &str| fs::read_to_string(all.join(name)).unwrap();
         let results = |id: &str| read(&format!("test_results/{id}_x.json"));
         assert_eq!(["5.1", "5.2", "5.21"].map(results), ["a", "b", "c"]);
+        let row = |id: &str| Folder(all.clone()).row(id).unwrap();
+        assert_eq!(["5.1", "5.2"].map(|id| row(id).command), ["a", "b"]);
+        assert!(!row("5.1").verdicts.is_empty(), "it is judged again");
+        assert!(row("5.21").verdicts.is_empty(), "there is no such row");
         assert_eq!(read("raw/5.1-cell.0.jsonl"), "a");
         assert!(all.join("REPORT.md").exists());
         let none = JoinArgs { from: vec![at("none")], report: all };

@@ -157,7 +157,7 @@ pub(super) fn priorities(setting: Setting) -> Definition {
         let name = format!("{name}, endless others, graph, processes");
         let group = Group::new(name, Unit::Processes, one_urgent(work, dtype));
         let group = group.alone(&["high-1", "low-1"]);
-        let bound = "the one whose turn it is runs on to its next gate first";
+        let bound = "what runs goes on to its next gate first";
         row.goals.push(over_alone(&group, "five that are always busy").bound(bound));
         row.goals.push(GoalPlan::new(
             "plan",
