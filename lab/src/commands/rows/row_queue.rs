@@ -106,15 +106,17 @@ impl<'a> RowQueue<'a> {
         let lab = Lab { starter, folder, device, say: &say };
         let next = Cell::new(None);
         let take = || {
+            // One that was taken before stays the next.
+            if next.get().is_some() {
+                return Vec::new();
+            }
             next.set(self.take());
             next.get().map_or_else(Vec::new, |(_, row)| self.coming(row))
         };
         let mut ahead = Ahead::new(starter, take);
         let mut finding = false;
         loop {
-            if next.get().is_none() {
-                ahead.expect(take());
-            }
+            ahead.expect(take());
             let Some((number, row)) = next.take() else { return Ok(finding) };
             let Some(measured) = self.row(&lab, row, gpus, &mut ahead)? else { continue };
             finding |= is_finding(&measured);
