@@ -236,20 +236,25 @@ fn summary(head: &str, row: &Row) -> String {
 mod tests {
     use std::fs;
     use std::os::unix::fs::PermissionsExt;
-    use std::path::PathBuf;
+    use std::path::{Path, PathBuf};
     use std::sync::atomic::AtomicBool;
 
     use super::*;
-    use crate::rows::plan::{Hal, Way};
+    use crate::rows::plan::{CellPlan, Hal, Way};
     use crate::rows::table::all;
 
     const HOST: Setting = Setting { hal: Hal::Host, quick: true };
     const CUDA: Setting = Setting { hal: Hal::Cuda, quick: true };
 
-    /// Waits until there is one on each GPU, says which one it sees, and has one request.
-    const PROGRAM: &str = r#"#!/bin/sh
-cd "${0%/*}" && touch "$CUDA_VISIBLE_DEVICES"
-until [ -e GPU-a ] && [ -e GPU-b ]; do sleep 0.01; done
+    /// Waits until there is one on each GPU.
+    const TOGETHER: &str = r#"touch "$CUDA_VISIBLE_DEVICES"
+until [ -e GPU-a ] && [ -e GPU-b ]; do sleep 0.01; done"#;
+    /// Goes on from steps, and fails when it is started first.
+    const FAILS_ONCE: &str = r#"echo '{"step":"imported"}'; read -r go
+[ -e failed ] || { touch failed; exit 1; }
+echo '{"step":"loaded"}'; read -r go"#;
+    /// Says which GPU it sees, and has one request.
+    const PROGRAM: &str = r#"
 role=$(sed 's/.*"name":"\([^"]*\)".*/\1/' "$1")
 echo "{\"ready\":true,\"hardware\":\"$CUDA_VISIBLE_DEVICES\",\"roles\":{\"$role\":{\"request_ns\":5000000}}}"
 while read -r order; do
@@ -280,19 +285,50 @@ done
         Starter::new(Hal::Cuda, true, ("python3".into(), None), stop)
     }
 
-    #[test]
-    fn each_gpu_takes_rows_until_there_are_none() {
-        let place = tempfile::tempdir().unwrap();
-        let program: PathBuf = place.path().join("program");
-        fs::write(&program, PROGRAM).unwrap();
+    /// A program that begins so, in a folder.
+    fn program(place: &Path, begins: &str) -> PathBuf {
+        let program = place.join("program");
+        let text = format!("#!/bin/sh\ncd \"${{0%/*}}\" || exit\n{begins}{PROGRAM}");
+        fs::write(&program, text).unwrap();
         fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
-        let folder = Folder::make(&place.path().join("report")).unwrap();
+        program
+    }
+
+    /// Rows with a cell of one role.
+    fn rows() -> Vec<Definition> {
         let mut rows = all(CUDA);
         rows.retain(|row| ["5.1", "7.3.3", "7.4.1", "7.4.2"].contains(&row.plan.id));
         for row in &mut rows {
             row.plan.cells.retain(|cell| cell.way == Way::Native);
             row.plan.cells.truncate(1);
         }
+        rows
+    }
+
+    #[test]
+    fn a_row_that_was_taken_ahead_runs_also_if_programs_start_again() {
+        let place = tempfile::tempdir().unwrap();
+        let program = program(place.path(), FAILS_ONCE);
+        let folder = Folder::make(&place.path().join("report")).unwrap();
+        let mut rows = rows();
+        let again = CellPlan { name: "again".to_owned(), ..rows[0].plan.cells[0].clone() };
+        rows[0].plan.cells.push(again);
+        let stop = AtomicBool::new(false);
+        let starter = Starter { instead: Some(program), steps: true, ..starter(&stop) };
+        let queue = RowQueue::new(&rows, (CUDA, false), &folder, None, Most::Free);
+        queue.run(&[starter]).unwrap();
+        let cells = rows.iter().map(|row| folder.row(row.plan.id).unwrap().cells);
+        let ended: Vec<Status> = cells.flatten().map(|cell| cell.status).collect();
+        assert!(matches!(ended[0], Status::Failed(_)), "{ended:?}");
+        assert_eq!(ended[1..], vec![Status::Measured; rows.len()]);
+    }
+
+    #[test]
+    fn each_gpu_takes_rows_until_there_are_none() {
+        let place = tempfile::tempdir().unwrap();
+        let program = program(place.path(), TOGETHER);
+        let folder = Folder::make(&place.path().join("report")).unwrap();
+        let rows = rows();
         let stop = AtomicBool::new(false);
         let on = |gpu: &str| {
             let starter = Starter { instead: Some(program.clone()), ..starter(&stop) };
