@@ -3,8 +3,8 @@
 use std::str::FromStr;
 
 use xsched_policies::any::Any;
-use xsched_policies::hpf::Hpf;
 
+use crate::policies;
 use crate::types::{PRIORITY_NO_EXECUTE, XSchedulerType};
 
 /// Commands that an XQueue has room for, unless `XSCHED_QUEUE_CAPACITY` says otherwise.
@@ -125,7 +125,7 @@ impl Reader<'_> {
     fn policy(&mut self) -> Option<Any> {
         let name = "XSCHED_POLICY";
         let text = self.text(name)?;
-        let found = text.parse().ok();
+        let found = policies::named(&text);
         if found.is_none() {
             let known = Any::NAMES.join(", ");
             self.complaints.push(format!("{name} is `{text}` and is ignored; it can be {known}"));
@@ -177,7 +177,7 @@ impl Env {
         }
         let env = Self {
             scheduler,
-            policy: policy.unwrap_or_else(|| Any::Hpf(Hpf::default())),
+            policy: policy.unwrap_or(policies::DEFAULT),
             auto,
             capacity: capacity as usize,
             gate_spacing_us,

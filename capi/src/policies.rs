@@ -1,6 +1,7 @@
 //! The policies by their numbers. Their names are those of [`Any::NAMES`], as in all interfaces.
 
 use xsched_policies::any::Any;
+use xsched_policies::hpf::Hpf;
 
 use crate::refusal::{Answer, Refusal};
 use crate::types::{XPolicyType, XPolicyTypeValue};
@@ -27,10 +28,21 @@ const NUMBERS: [(XPolicyType, &str); 18] = [
     (XPolicyType::kPolicyStrictWeightedFairQueueing, "strict_wfq"),
 ];
 
+/// The policy that a program without one has.
+pub(crate) const DEFAULT: Any = Any::Hpf(Hpf::without_turns());
+
+/// The policy of this name, as the C++ XSched has it.
+pub(crate) fn named(name: &str) -> Option<Any> {
+    match name.parse().ok()? {
+        Any::Hpf(_) => Some(DEFAULT),
+        policy => Some(policy),
+    }
+}
+
 /// The policy with this number.
 pub(crate) fn numbered(number: XPolicyTypeValue) -> Answer<Any> {
     let known = NUMBERS.iter().find(|(policy, _)| *policy as XPolicyTypeValue == number);
-    let found = known.and_then(|(_, name)| name.parse().ok());
+    let found = known.and_then(|(_, name)| named(name));
     found.ok_or_else(|| Refusal::invalid("there is no such policy; see XPolicyType"))
 }
 
@@ -38,9 +50,21 @@ pub(crate) fn numbered(number: XPolicyTypeValue) -> Answer<Any> {
 mod tests {
     use std::collections::BTreeSet;
 
+    use xsched_core::hint::PolicyHint;
     use xsched_core::policy::Policy;
+    use xsched_core::time::Duration;
 
     use super::*;
+
+    #[test]
+    fn highest_priority_first_has_no_timeslice_as_in_cpp() {
+        let slice = PolicyHint::Timeslice(Duration::from_ms(10));
+        let by_number = numbered(XPolicyType::kPolicyHighestPriorityFirst as i32).expect("hpf");
+        for mut policy in [DEFAULT, by_number, named("highest_priority_first").expect("hpf")] {
+            assert_eq!((policy.name(), policy.configure(slice)), ("hpf", false));
+        }
+        assert!(named("up").expect("up").configure(slice));
+    }
 
     #[test]
     fn each_policy_has_one_number() {

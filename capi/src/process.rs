@@ -281,7 +281,7 @@ impl Process {
         runtime.set_policy(policy)?;
         self.settings().scheduler = Some(scheduler);
         for hint in [settings.timeslice, settings.k].into_iter().flatten() {
-            pass_on(runtime, hint)?;
+            runtime.hint_policy(hint)?;
         }
         Ok(())
     }
@@ -324,7 +324,7 @@ impl Process {
                 _ => settings.timeslice = Some(hint),
             }
         }
-        let taken = pass_on(self.runtime()?, hint)?;
+        let taken = self.runtime()?.hint_policy(hint)?;
         tracing::debug!(?hint, taken, "a hint for the policy");
         Ok(())
     }
@@ -376,13 +376,6 @@ fn levels() -> Option<[u32; 3]> {
         count.into_iter().for_each(|count| *count += 1);
     };
     present()?.queues.try_each(count).then_some(levels)
-}
-
-/// Sets something of the policy in charge. False if it has no such setting. With the C++ XSched,
-/// `hpf` has no timeslice, and lets all queues of the highest priority run.
-fn pass_on(runtime: &Runtime, hint: PolicyHint) -> Answer<bool> {
-    let is_of_others = matches!(hint, PolicyHint::Timeslice(_)) && runtime.policy_name() == "hpf";
-    Ok(!is_of_others && runtime.hint_policy(hint)?)
 }
 
 /// The policy that does what a scheduler is to do.

@@ -16,6 +16,8 @@ use crate::turns::Turns;
 pub(crate) struct Floors {
     across: bool,
     ageing: bool,
+    /// A timeslice is taken.
+    has_turns: bool,
     turns: Option<Turns>,
     /// Verdicts of before are still in force.
     clear: bool,
@@ -56,9 +58,14 @@ impl Rules for Highest {
 
 impl Floors {
     /// One highest priority for all devices if `across`, one for each otherwise.
-    pub(crate) const fn new(across: bool) -> Self {
+    pub(crate) const fn without_turns(across: bool) -> Self {
         let chooser = Chooser::new(Highest { across });
-        Self { across, ageing: false, turns: None, clear: false, chooser }
+        Self { across, ageing: false, has_turns: false, turns: None, clear: false, chooser }
+    }
+
+    /// One highest priority for each device, whose queues take turns once there is a timeslice.
+    pub(crate) const fn with_turns() -> Self {
+        Self { has_turns: true, ..Self::without_turns(false) }
     }
 
     pub(crate) fn progress_every(&self) -> Option<Duration> {
@@ -84,7 +91,7 @@ impl Floors {
                 self.ageing = age.is_some();
                 self.chooser.configure(hint)
             }
-            PolicyHint::Timeslice(timeslice) if !self.across => {
+            PolicyHint::Timeslice(timeslice) if self.has_turns => {
                 self.turns = Some(Turns { timeslice });
                 true
             }

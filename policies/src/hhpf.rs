@@ -15,6 +15,6 @@ policy! {
 
 impl Default for Hhpf {
     fn default() -> Self {
-        Self(Floors::new(true))
+        Self(Floors::without_turns(true))
     }
 }

@@ -27,8 +27,27 @@ policy! {
     Hpf(Floors), "hpf"
 }
 
+impl Hpf {
+    /// One that takes no timeslice: the queues of the highest priority run all at once, as those of
+    /// the C++ XSched do.
+    ///
+    /// ```
+    /// use xsched_core::hint::PolicyHint;
+    /// use xsched_core::policy::Policy;
+    /// use xsched_core::time::Duration;
+    /// use xsched_policies::hpf::Hpf;
+    ///
+    /// let turn = PolicyHint::Timeslice(Duration::from_ms(10));
+    /// assert!(Hpf::default().configure(turn) && !Hpf::without_turns().configure(turn));
+    /// ```
+    #[must_use]
+    pub const fn without_turns() -> Self {
+        Self(Floors::without_turns(false))
+    }
+}
+
 impl Default for Hpf {
     fn default() -> Self {
-        Self(Floors::new(false))
+        Self(Floors::with_turns())
     }
 }

@@ -268,12 +268,6 @@ impl Runtime {
         !self.inner.scheduler.is_gone()
     }
 
-    /// The name of the policy in charge.
-    #[must_use]
-    pub fn policy_name(&self) -> &'static str {
-        self.inner.scheduler.policy_name()
-    }
-
     /// Sets something of the policy as a whole: a timeslice, say. False if the policy in charge has
     /// no such setting.
     ///

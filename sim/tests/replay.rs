@@ -199,13 +199,8 @@ duration_ms = 400
 name = "one"
 max_level = 3
 [[task]]
-name = "a"
-arrival = { kind = "closed", think = { kind = "constant", us = 1 } }
-command = { kind = "constant", us = 500 }
-commands = 20
-outstanding = 2
-[[task]]
-name = "b"
+name = "busy"
+count = 2
 arrival = { kind = "closed", think = { kind = "constant", us = 1 } }
 command = { kind = "constant", us = 500 }
 commands = 20

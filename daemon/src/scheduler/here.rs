@@ -10,20 +10,12 @@ use super::{Driver, Op, Unit};
 pub(crate) struct Here {
     driver: Driver,
     now: Instant,
-    /// The GPUs of processes that join run several at a time.
-    #[cfg(test)]
-    is_side_by_side: bool,
 }
 
 impl Here {
     pub(crate) fn new(policy: Any) -> rustix::io::Result<Self> {
         let (_, none) = std::sync::mpsc::channel();
-        Ok(Self {
-            driver: Driver::new(policy, none)?,
-            now: Instant::ZERO,
-            #[cfg(test)]
-            is_side_by_side: false,
-        })
+        Ok(Self { driver: Driver::new(policy, none)?, now: Instant::ZERO })
     }
 
     pub(crate) fn take(&mut self, op: Op) {
@@ -103,10 +95,15 @@ mod tests {
     }
 
     /// A process with work on the GPU, of a user with the half of it.
-    fn join(
+    fn join(here: &mut Here, id: u64, uid: u32, asked: (i32, Option<u8>)) -> SharedPage {
+        join_on(false, here, (id, uid), asked)
+    }
+
+    /// The same on a GPU that runs several at a time, or not.
+    fn join_on(
+        side_by_side: bool,
         here: &mut Here,
-        id: u64,
-        uid: u32,
+        (id, uid): (u64, u32),
         (priority, share): (i32, Option<u8>),
     ) -> SharedPage {
         let who = Arc::new(Who { uid, ..Who::default() });
@@ -121,13 +118,7 @@ mod tests {
         let file = ours.as_fd().try_clone_to_owned().expect("a descriptor");
         let page = SharedPage::from_file(File::from(file)).expect("a page");
         let (answer, answered) = channel();
-        here.take(Op::Page {
-            client: id,
-            device: "gpu".to_owned(),
-            side_by_side: here.is_side_by_side,
-            page,
-            answer,
-        });
+        here.take(Op::Page { client: id, device: "gpu".to_owned(), side_by_side, page, answer });
         assert_eq!(answered.recv().expect("an answer"), Ok(()));
         here.turn(0, &[id]);
         ours
@@ -209,7 +200,8 @@ mod tests {
         let mut here = with_turns();
         let one = join(&mut here, 1, 1, (0, None));
         let two = join(&mut here, 2, 2, (0, None));
-        // It loses its turn in the first two pauses, as nothing is known of them.
+        // It loses its turn in the first two pauses, as nothing is known of them: two turns of the
+        // other one are 400 steps, and what is enough to know are 80.
         let mut steps = 0;
         while gates_of(&one, &two) != (false, false) && steps < 2_000 {
             if gates_of(&one, &two).0 {
@@ -231,10 +223,9 @@ mod tests {
     #[test]
     fn no_turns_are_taken_on_a_gpu_that_runs_all_at_a_time() {
         let mut here = with_turns();
-        here.is_side_by_side = true;
-        let one = join(&mut here, 1, 1, (0, None));
-        let two = join(&mut here, 2, 2, (0, None));
-        let low = join(&mut here, 3, 3, (-5, None));
+        let one = join_on(true, &mut here, (1, 1), (0, None));
+        let two = join_on(true, &mut here, (2, 2), (0, None));
+        let low = join_on(true, &mut here, (3, 3), (-5, None));
         here.turn(20_000_000, &[]);
         assert_eq!(gates_of(&one, &two), (false, false));
         assert_eq!(gates_of(&low, &low), (true, true));

@@ -135,6 +135,7 @@ impl SchedulerHandle {
     }
 
     /// The name of the policy in charge.
+    #[cfg(feature = "metrics")]
     pub(crate) fn policy_name(&self) -> &'static str {
         *lock(&self.policy_name)
     }
