@@ -9,6 +9,7 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::mpsc::{Sender, channel};
 use std::thread;
 use std::time::Duration;
 
@@ -238,17 +239,24 @@ impl<'a> Counter<'a> {
 #[test]
 #[ignore = "the other tests run it, on the emulated driver"]
 fn inside() {
-    match std::env::var(CASE).as_deref() {
-        Ok("copies") => copies(&Hip::load()),
-        Ok("kernels") => kernels(&Hip::load()),
-        Ok("pauses") => pauses(&Hip::load()),
-        Ok("work") => work(&Hip::load()),
-        Ok("gpus") => several_gpus(&Hip::load()),
-        Ok("processes") => processes(),
-        Ok("fault") => fault(&Hip::load()),
+    let case = std::env::var(CASE);
+    // Before HIP, which starts threads.
+    let children = if case.as_deref() == Ok("processes") { two_children() } else { Vec::new() };
+    let hip = Hip::load();
+    match case.as_deref() {
+        Ok("copies") => copies(&hip),
+        Ok("kernels" | "processes") => kernels(&hip),
+        Ok("pauses") => pauses(&hip),
+        Ok("work") => work(&hip),
+        Ok("gpus") => several_gpus(&hip),
+        // After it, nothing can be launched any more.
+        Ok("fault") => return fault(&hip),
         case => panic!("not a case: {case:?}"),
     }
-    let_signals_end();
+    let_signals_end(&hip, std::ptr::null_mut());
+    for mut child in children {
+        assert!(child.0.wait().expect("it ends").success());
+    }
 }
 
 fn copies(hip: &Hip) {
@@ -317,16 +325,36 @@ fn masked(hip: &Hip, counter: &Counter<'_>) {
         while call!(hip, hipEventQuery(event => Place)) == NOT_READY {
             thread::sleep(Duration::from_micros(100));
         }
-        let_signals_end();
+        let_signals_end(hip, stream);
         good!(hip, hipStreamDestroy(stream => Place));
     }
 }
 
-/// HIP 7.2.3 hangs if its thread for signals drops the last reference to a stream with a mask, or
-/// to a graph while the process ends: see `endings.rs` and `signals.rs`. After this it has. Once a
-/// process hung at its end that had neither.
-fn let_signals_end() {
-    thread::sleep(Duration::from_millis(100));
+/// Waits until HIP's thread for signals refers to nothing that has run: it calls back twice, one
+/// call asked for after the other. HIP 7.2.3 hangs if that thread drops the last reference to a
+/// stream with a mask, or to a graph while the process ends: see `endings.rs` and `signals.rs`.
+fn let_signals_end(hip: &Hip, stream: Place) {
+    good!(hip, hipStreamSynchronize(stream => Place));
+    for _ in 0..2 {
+        let (sender, called) = channel::<()>();
+        let data = Box::into_raw(Box::new(sender)).cast();
+        good!(hip, hipStreamAddCallback(
+            std::ptr::null_mut() => Place, call => Callback, data => *mut c_void, 0 => u32));
+        called.recv().expect("it calls");
+    }
+}
+
+type Callback = unsafe extern "C" fn(Place, i32, *mut c_void);
+
+/// What HIP's thread for signals calls.
+///
+/// # Safety
+/// The data is a boxed sender, and nothing else uses it.
+unsafe extern "C" fn call(_: Place, _: i32, data: *mut c_void) {
+    // SAFETY: the caller's promise.
+    let sender = unsafe { Box::from_raw(data.cast::<Sender<()>>()) };
+    // Who waits is there until it is called.
+    let _ = sender.send(());
 }
 
 /// Two launches as a graph, five times.
@@ -490,18 +518,14 @@ fn several_gpus(hip: &Hip) {
     }
 }
 
-/// A parent that uses the GPU, and two children that do so at the same time.
-fn processes() {
-    let start = || {
+/// Two processes that use the GPU at the same time as this one.
+fn two_children() -> Vec<Started> {
+    let start = |_| {
         let mut command = Command::new(std::env::current_exe().expect("a path"));
         command.args(["--exact", "inside", "--ignored"]).env(CASE, "kernels");
         Started(command.spawn().expect("it is started"))
     };
-    let children = [start(), start()];
-    kernels(&Hip::load());
-    for mut child in children {
-        assert!(child.0.wait().expect("it ends").success());
-    }
+    (0..2).map(start).collect()
 }
 
 /// A child that does not outlive this test.
