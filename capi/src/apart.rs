@@ -12,7 +12,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 
-use xsched_node::{Others, SharedPage, others};
+use xsched_node::{Others, SharedPage, count_waits, others};
 
 /// 0, or 1 for ever.
 static APART: AtomicU32 = AtomicU32::new(0);
@@ -22,6 +22,9 @@ static BY_CHOICE: AtomicBool = AtomicBool::new(false);
 static NOT_YET: AtomicU32 = AtomicU32::new(0);
 /// The word in which the scheduler of the node says it; null without one.
 static NODE: AtomicPtr<AtomicU32> = AtomicPtr::new(std::ptr::null_mut());
+
+/// The page that the word is in; null before there is one.
+static FIRST: AtomicPtr<SharedPage> = AtomicPtr::new(std::ptr::null_mut());
 
 /// From now on streams are scheduled one by one. A launch that an interposer is about to make on
 /// another thread may still be made at once.
@@ -50,7 +53,17 @@ pub(crate) fn follow(page: &Arc<SharedPage>) {
     let (before, word) = ((&raw const NOT_YET).cast_mut(), others(kept));
     let word = std::ptr::from_ref(word).cast_mut();
     if NODE.compare_exchange(before, word, Ordering::AcqRel, Ordering::Acquire).is_err() {
-        tell();
+        return tell();
+    }
+    FIRST.store(Arc::as_ptr(kept).cast_mut(), Ordering::Release);
+}
+
+/// The program waits for the device, or asked and heard that it is done. That is counted on the
+/// first GPU of the process.
+pub(crate) fn waited() {
+    // SAFETY: it is null, or a page that stays for ever.
+    if let Some(page) = unsafe { FIRST.load(Ordering::Acquire).as_ref() } {
+        count_waits(page).fetch_add(1, Ordering::Relaxed);
     }
 }
 

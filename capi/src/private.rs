@@ -324,6 +324,14 @@ pub unsafe extern "C" fn xsched_private_wait(
     })
 }
 
+/// For interposers: the program waits for the device, or asked and heard that it is done.
+// SAFETY: no other library has a function of this name.
+#[unsafe(no_mangle)]
+pub extern "C" fn xsched_private_waited() -> XResult {
+    apart::waited();
+    XResult::kXSchedSuccess
+}
+
 /// For interposers: the program has waited for the stream of this XQueue, so what was launched into
 /// it has run, and others need not be held for it any more.
 // SAFETY: no other library has a function of this name.

@@ -97,6 +97,9 @@ pub struct Report {
     /// Others of its priority may as well run beside it: it leaves the device idle in between, or
     /// the device runs several at the same time.
     pub leaves_room: bool,
+    /// Others of lower priorities may as well run beside it: most of the time the device waits for
+    /// its host, which waits for nothing meanwhile. See [`filling`](crate::filling).
+    pub host_bound: bool,
     /// Commands submitted so far.
     pub submitted: u64,
     /// Commands that passed the launch point so far.
@@ -235,7 +238,8 @@ impl Report {
         let mut bytes = [0; REPORT_BYTES];
         let mut to = Cursor { bytes: &mut bytes[..], at: 0 };
         let waits = self.waiting.is_some();
-        let flags = [self.suspended, self.failed_open, self.lost, waits, self.leaves_room];
+        let ways = [self.leaves_room, self.host_bound];
+        let flags = [self.suspended, self.failed_open, self.lost, waits, ways[0], ways[1]];
         let flags = flags.iter().enumerate().fold(0, |word, (i, &set)| word | u8::from(set) << i);
         to.u32(self.epoch);
         to.u8(self.hold.to_byte());
@@ -265,6 +269,7 @@ impl Report {
         report.failed_open = flags & 2 != 0;
         report.lost = flags & 4 != 0;
         report.leaves_room = flags & 16 != 0;
+        report.host_bound = flags & 32 != 0;
         report.submitted = from.u64()?;
         report.launched = from.u64()?;
         report.retired = from.u64()?;
@@ -310,12 +315,12 @@ mod tests {
         #[test]
         fn reports_survive_encoding(
             words in any::<[u64; 6]>(), epoch in any::<u32>(), state in 0u8..=5,
-            flags in any::<[bool; 4]>(), waiting in proptest::option::of(event()),
+            flags in any::<[bool; 5]>(), waiting in proptest::option::of(event()),
         ) {
             let report = Report {
                 epoch, hold: HoldState::from_byte(state).unwrap(),
                 suspended: flags[0], failed_open: flags[1], lost: flags[2],
-                leaves_room: flags[3],
+                leaves_room: flags[3], host_bound: flags[4],
                 submitted: words[0], launched: words[1], retired: words[2], failures: words[3],
                 busy: Duration::from_ns(words[4]), ready_since: Instant::from_ns(words[5]), waiting,
             };

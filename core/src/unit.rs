@@ -17,7 +17,7 @@
 //! assert!(unit.runs());
 //! ```
 
-use crate::filling::Filling;
+use crate::filling::{Filling, Step};
 use crate::level::Level;
 use crate::message::{HoldState, Order, Report};
 use crate::pauses::Pauses;
@@ -75,6 +75,8 @@ pub struct Unit {
     pauses: Pauses,
     filling: Filling,
     is_side_by_side: bool,
+    /// How often its host has waited for the device, as far as that is known.
+    waits: Option<u32>,
     is_held: bool,
     by_hand: bool,
     for_gang: bool,
@@ -106,7 +108,8 @@ struct Turn {
 /// What [`Unit::count`] found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counted {
-    /// The scheduler wants to hear now what it used, or is to hear whether it leaves room.
+    /// The scheduler wants to hear now what it used, or is to hear whether it leaves room or is
+    /// bound by its host.
     pub is_due: bool,
     /// Its pause is no longer short, so that [`Unit::look`] is to be called.
     pub is_over: bool,
@@ -127,6 +130,7 @@ impl Unit {
             pauses: Pauses::new(now),
             filling: Filling::default(),
             is_side_by_side: false,
+            waits: None,
             is_held: false,
             by_hand: false,
             for_gang: false,
@@ -143,10 +147,22 @@ impl Unit {
         self.is_side_by_side = true;
     }
 
+    /// Its host says how often it has waited for the device, or asked and heard that it was done;
+    /// `None` if it cannot say. To be called before [`Unit::count`].
+    pub const fn note_waits(&mut self, waits: Option<u32>) {
+        self.waits = waits;
+    }
+
     /// Whether it has work, or is in a short pause.
     #[must_use]
     pub const fn is_loaded(&self) -> bool {
         self.report.pending()
+    }
+
+    /// Whether its device mostly waits for its host: see [`filling`](crate::filling).
+    #[must_use]
+    pub const fn is_host_bound(&self) -> bool {
+        self.report.host_bound
     }
 
     /// Whether it has work and may run.
@@ -196,11 +212,13 @@ impl Unit {
     pub fn count(&mut self, ran: Ran, said_ns: u64, now: Instant) -> Counted {
         let late = self.note_used(ran, said_ns, now);
         if ran.is_alone() {
-            self.filling.count(ran.whole, self.pauses.has_work(), now);
+            let has_work = self.pauses.has_work();
+            self.filling.count(Step { alone: ran.whole, has_work, waits: self.waits }, now);
         }
-        let leaves_room = self.is_side_by_side || self.filling.leaves_room(now);
-        let has_changed =
-            core::mem::replace(&mut self.report.leaves_room, leaves_room) != leaves_room;
+        let before = (self.report.leaves_room, self.report.host_bound);
+        self.report.leaves_room = self.is_side_by_side || self.filling.leaves_room(now);
+        self.report.host_bound = !self.is_side_by_side && self.filling.is_host_bound(now);
+        let has_changed = before != (self.report.leaves_room, self.report.host_bound);
         let is_much = self.progress != Duration::MAX && self.used.unreported() >= self.progress;
         let is_over = self.pauses.due().is_some_and(|due| due <= now);
         Counted { is_due: is_much || has_changed, is_over, late }

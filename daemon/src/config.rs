@@ -72,11 +72,15 @@ pub struct PolicyChoice {
     pub hints: Vec<PolicyHint>,
     /// Under the policy `hpf`, processes of the highest priority take turns.
     pub takes_turns: bool,
+    /// Under the policy `hpf`, the next priority runs beside processes of the highest that are
+    /// bound by their hosts.
+    pub fills_pauses: bool,
 }
 
 impl Default for PolicyChoice {
     fn default() -> Self {
-        Self { name: "hpf".to_owned(), hints: Vec::new(), takes_turns: true }
+        let name = "hpf".to_owned();
+        Self { name, hints: Vec::new(), takes_turns: true, fills_pauses: true }
     }
 }
 

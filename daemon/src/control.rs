@@ -167,6 +167,7 @@ impl Daemon {
         driver
             .set_hints(config.policy.hints_of(&settings.policy), xsched_core::time::Instant::ZERO);
         driver.set_spin(config.spin);
+        driver.set_fills_pauses(config.policy.fills_pauses);
         let waker = driver.waker();
         let stop = Arc::new(new_eventfd()?);
         let (check, checked) = check()?;

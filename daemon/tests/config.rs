@@ -40,7 +40,7 @@ fn the_keys_that_the_example_leaves_out_are_known() {
         };
         let name = match key.split(' ').next() {
             Some("k") => "kedf",
-            Some("ageing_ms" | "turns") => "hpf",
+            Some("ageing_ms" | "turns" | "fill_pauses") => "hpf",
             _ => "up",
         };
         let uncommented = |(at, line): (usize, &str)| match at {
@@ -56,7 +56,7 @@ fn the_keys_that_the_example_leaves_out_are_known() {
         assert!(is_known, "{key}");
         tried += 1;
     }
-    assert_eq!(tried, 8);
+    assert_eq!(tried, 9);
 }
 
 #[test]
@@ -70,6 +70,7 @@ fn mistakes_are_named_with_their_line_and_what_to_do() {
         ("[policy]\nname = \"none\"", 2, "unknown policy; known are"),
         ("[policy]\nname = \"edf\"\ntimeslice_us = 500", 3, "`edf` has no timeslice_us; take"),
         ("[policy]\nname = \"up\"\nturns = false", 3, "`up` has no turns to do without; take"),
+        ("[policy]\nname = \"up\"\nfill_pauses = true", 3, "`up` holds nothing in pauses; take"),
         ("[policy]\nturns = false\ntimeslice_us = 500", 3, "there are none; take one of both"),
         ("[policy]\nname = \"up\"\ntimeslice_us = 99", 3, "must be 100 to 10000000, is 99"),
         ("[policy]\nname = \"kedf\"\nk = 0", 3, "k must be 1 to 65536, is 0"),

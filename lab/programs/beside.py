@@ -10,7 +10,8 @@ a CUDA graph (`graph`). Both are
 started by `xsched run`, the one with `--class interactive`, the other with `--class batch`, and
 know nothing of it. Prints the P50 and P99 of requests alone, and beside in each of the ways, over
 the P50 and the P99 alone, and the background's rate over its rate alone. With `mps` both are
-clients of an MPS server of their own.
+clients of an MPS server of their own. `xsched` may have keys of the policy, as in the daemon's file:
+`xsched:fill_pauses=false`.
 """
 
 import argparse
@@ -144,6 +145,7 @@ class Node:
     """What a way of sharing the GPU needs besides the programs: `mps`, `xsched`, both or none."""
 
     def __init__(self, way, given, folder):
+        way, *keys = way.split(":")
         self.parts, self.daemon = way.split("+"), None
         self.mps = {**os.environ, "CUDA_MPS_PIPE_DIRECTORY": f"{folder}/mps",
                     "CUDA_MPS_LOG_DIRECTORY": f"{folder}/mps"}
@@ -154,7 +156,10 @@ class Node:
             self.variables["CUDA_MPS_PIPE_DIRECTORY"] = f"{folder}/mps"
         if "xsched" in self.parts:
             socket = self.variables["XSCHED_SOCKET"] = f"{folder}/socket"
-            self.daemon = subprocess.Popen([given.xschedd, "--user", "--socket", socket])
+            config = pathlib.Path(folder) / "xschedd.toml"
+            config.write_text("\n".join(["[policy]", *keys, ""]))
+            self.daemon = subprocess.Popen([given.xschedd, "--user", "--socket", socket,
+                                            "--config", config])
             time.sleep(0.5)
             run = [given.xsched, "run", "--class"]
             self.urgent, self.batch = [*run, "interactive", "--"], [*run, "batch", "--"]

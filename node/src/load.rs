@@ -17,8 +17,12 @@ const LOAD: usize = 2;
 const WANTED: usize = 3;
 /// Where the daemon says what the [`Others`] on the GPU are.
 const SHARED: usize = 10;
-/// Where the process says how many streams it has with queues of level 1; then of 2 and of 3.
-const LEVELS: usize = 11;
+/// Where it says how many streams it has with queues of levels 1, 2 and 3, in [`LEVEL_BITS`] each.
+const LEVELS: usize = 6;
+const LEVEL_BITS: usize = 21;
+const LEVEL_MAX: u32 = (1 << LEVEL_BITS) - 1;
+/// Where it says how often its host has waited for the device, and one more; 0 if it cannot say.
+const WAITS: usize = 11;
 /// Where it says how much device time the process has used, in nanoseconds.
 const USED_NS: usize = 2;
 /// Where it says how many of its commands have retired.
@@ -115,9 +119,7 @@ impl Load {
 
     /// The process has so many streams with queues of levels 1, 2 and 3, on whatever GPU.
     pub fn note_levels(&self, levels: [u32; 3]) {
-        for (at, count) in levels.into_iter().enumerate() {
-            self.page.header(LEVELS + at).store(count, Ordering::Relaxed);
-        }
+        self.page.wide_header(LEVELS).store(packed(levels), Ordering::Relaxed);
     }
 
     /// So many launches of the process, on whatever GPU, went past the scheduler by now.
@@ -142,7 +144,15 @@ pub fn retired(page: &SharedPage) -> u64 {
 /// on whatever GPU, to within the last second.
 #[must_use]
 pub fn levels(page: &SharedPage) -> [u32; 3] {
-    [0, 1, 2].map(|at| page.header(LEVELS + at).load(Ordering::Relaxed))
+    unpacked(page.wide_header(LEVELS).load(Ordering::Relaxed))
+}
+
+fn packed(levels: [u32; 3]) -> u64 {
+    (0..3).map(|at| u64::from(levels[at].min(LEVEL_MAX)) << (at * LEVEL_BITS)).sum()
+}
+
+fn unpacked(levels: u64) -> [u32; 3] {
+    [0, 1, 2].map(|at| (levels >> (at * LEVEL_BITS)) as u32 & LEVEL_MAX)
 }
 
 /// For the daemon: how many launches the process says went past the scheduler, on whatever GPU, to
@@ -221,6 +231,23 @@ pub fn others(page: &SharedPage) -> &AtomicU32 {
     page.header(SHARED)
 }
 
+/// For the process: where it counts that it waits for the device, or asked and heard that it is
+/// done, from one on. A process that has counted none yet is taken to wait in each pause.
+#[must_use]
+pub fn count_waits(page: &SharedPage) -> &AtomicU32 {
+    let waits = page.header(WAITS);
+    // Another thread may have begun.
+    let _ = waits.compare_exchange(0, 1, Ordering::Relaxed, Ordering::Relaxed);
+    waits
+}
+
+/// For the daemon: how often the process says that it has waited for the device; `None` if it
+/// cannot say.
+#[must_use]
+pub fn waits(page: &SharedPage) -> Option<u32> {
+    page.header(WAITS).load(Ordering::Relaxed).checked_sub(1)
+}
+
 /// For the daemon: says what the others on the GPU are.
 pub fn set_others(page: &SharedPage, others: Others) {
     page.header(SHARED).put(others.number());
@@ -234,6 +261,25 @@ pub fn set_unwanted(page: &SharedPage) {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+
+    #[test]
+    fn levels_are_counted_up_to_two_millions() {
+        for levels in [[0; 3], [1, 2, 3], [LEVEL_MAX; 3], [LEVEL_MAX, 0, 7]] {
+            assert_eq!(unpacked(packed(levels)), levels);
+        }
+        assert_eq!(unpacked(packed([u32::MAX, 0, u32::MAX])), [LEVEL_MAX, 0, LEVEL_MAX]);
+    }
+
+    #[test]
+    fn a_process_says_how_often_it_waited_once_it_counts() {
+        let page = SharedPage::create().expect("a page");
+        assert_eq!(waits(&page), None);
+        let count = count_waits(&page);
+        assert_eq!(waits(&page), Some(0));
+        count.fetch_add(3, Ordering::Relaxed);
+        let _ = count_waits(&page);
+        assert_eq!(waits(&page), Some(3));
+    }
 
     #[test]
     fn a_number_that_makes_no_sense_has_all_be_scheduled() {

@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use xsched_hal_stream::Holder;
 
 /// The version of these messages. A daemon and a process of different versions refuse each other.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 /// The longest message, in bytes.
 pub const MESSAGE_MAX: usize = 65_536;
 /// The most file descriptors that come with a message.
@@ -284,6 +284,12 @@ pub struct ClientStatus {
     pub is_lowered: bool,
     /// How many of its queues have work, as it says.
     pub queues: u32,
+    /// How often it has waited for the GPU, or asked and heard that it was done, since it began, as
+    /// it says; `None` if it never said so. It counts only while others are on the GPU.
+    pub host_waits: Option<u32>,
+    /// The GPU mostly waits for its host, which waits for nothing meanwhile, so that lower
+    /// priorities may run beside it.
+    pub host_bound: bool,
     /// It is held by hand.
     pub held_by_hand: bool,
     /// Its tenant.

@@ -154,7 +154,7 @@ impl Floors {
     }
 
     fn set_floor(device: DeviceId, queues: &QueueTable<'_>, out: &mut Decisions<'_>) {
-        let floor = queues.top_ready(device).unwrap_or(Priority::MIN);
+        let floor = queues.ready_floor(device).unwrap_or(Priority::MIN);
         out.floor(device, Some(floor), Urgency::NOW);
     }
 }

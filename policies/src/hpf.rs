@@ -15,6 +15,12 @@
 //! ([`Report::leaves_room`](xsched_core::message::Report::leaves_room)). With ageing there are no
 //! turns.
 //!
+//! Where all ready queues of the highest priority are bound by their hosts, those of the next
+//! priority run beside them: most of the time the device would have nothing to do otherwise, and
+//! the hosts would launch no sooner
+//! ([`Report::host_bound`](xsched_core::message::Report::host_bound), which a node's daemon finds
+//! out). With ageing they do not.
+//!
 //! With [`PolicyHint::Ageing`](xsched_core::hint::PolicyHint::Ageing) low priorities have a turn
 //! now and then. Queues are looked at one by one then, and an idle queue may launch what fits into
 //! its window before it is held.

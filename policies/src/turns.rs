@@ -26,7 +26,7 @@ const HOLD: Verdict = Verdict::Hold(Urgency::NOW);
 policy_state! {
     /// What the policy remembers about a device.
     struct Top {
-        /// The class of the highest ready priority; 0 if none is ready.
+        /// The class of the priority from which on ready queues run; 0 if none is ready.
         class: u16,
     }
 }
@@ -57,7 +57,7 @@ impl Turns {
         // A turn may be over on any of them: timers do not say whose they are.
         for device in queues.devices() {
             let Some(ready) = Ready::on(queues, device) else { continue };
-            self.turn(now, queues.top_ready(device), &ready, out);
+            self.turn(now, queues.ready_floor(device), &ready, out);
         }
     }
 

@@ -234,6 +234,22 @@ fn a_policy_is_told_in_a_replay_what_it_was_told() {
     assert!(alone < 0.6 * together && room < 2.0 * beside, "{alone} {together} {room} {beside}");
 }
 
+/// Beside one that is bound by its host the next priority runs, as it did when it was recorded.
+#[test]
+fn lower_priorities_run_beside_one_that_is_bound_by_its_host() {
+    let high = EQUALS.replace("fcfs", "hpf").replace("ms = 3", "us = 50") + "priority = 5\n";
+    let completed = |text: &str| {
+        let (real, bytes) = recorded(text);
+        let workload = Workload::extract(&Record::parse(&bytes).unwrap()).unwrap();
+        let prediction = predict(&workload, &PredictOptions::default(), &mut |_| {}).unwrap();
+        [real.tasks[0].latencies_ns.len(), prediction.tasks[0].completed as usize]
+    };
+    let [held, _] = completed(&(high.clone() + "commands = 100\n"));
+    let [beside, predicted] = completed(&(high + "commands = 100\nhost_bound = true\n"));
+    assert!(held * 3 < beside, "{held} {beside}");
+    assert!(predicted.abs_diff(beside) * 5 < beside, "{predicted} {beside}");
+}
+
 /// What a record under one policy says about another is what that other one does.
 #[test]
 fn a_record_tells_what_another_policy_would_have_done() {

@@ -138,6 +138,7 @@ fn defaults_of_a_task() {
         waves: 1,
         urgent_stream: false,
         leaves_room: false,
+        host_bound: false,
         outstanding: 1,
         sync: SyncScope::Stream,
         host_launch_ns: None,

@@ -207,6 +207,32 @@ fn a_process_that_nothing_comes_before_is_not_made_ready_to_be_held() {
 }
 
 #[test]
+fn a_process_says_how_often_it_waits() {
+    let node = Node::new();
+    let other = node.background("other", &["--class", "batch"]);
+    assert!(other.goes_on());
+    let source = node.folder.path().join("program.c");
+    fs::write(&source, WAITING).expect("a file");
+    node.compile(&source);
+    let ways = ["stream", "context", "copy", "stream-query", "call", "event", "event-query"];
+    for how in ways.into_iter().chain(["never"]) {
+        let program = node.background_with(how, &[], &[("WAITS", how)]);
+        assert!(program.goes_on());
+        let told = || {
+            let clients = node.status().clients;
+            let client = clients.into_iter().find(|client| client.pid == program.pid());
+            client.and_then(|client| client.host_waits).unwrap_or(0)
+        };
+        let (launches, waits) = (program.count(), told());
+        node.until("it goes on", |_| program.count() > launches + 20);
+        let more = told() - waits;
+        assert!(if how == "never" { more == 0 } else { more >= 10 }, "{how}: {more}");
+        program.end();
+    }
+    other.end();
+}
+
+#[test]
 fn a_program_runs_ahead_in_its_default_stream_while_the_daemon_holds_it() {
     let node = Node::new();
     let source = node.folder.path().join("program.c");

@@ -241,3 +241,51 @@ int main(int count, char **arguments) {
   return 0;
 }
 "#;
+
+/// A program that launches into a stream and counts its launches like [`PROGRAM`]. `WAITS` says how
+/// it waits for each, if at all.
+pub(crate) const WAITING: &str = r#"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+int cuInit(unsigned); int cuDevicePrimaryCtxRetain(void **, int); int cuCtxSetCurrent(void *);
+int cuMemAlloc_v2(unsigned long *, unsigned long); int cuCtxSynchronize(void);
+int cuMemsetD32Async(unsigned long, unsigned, unsigned long, void *);
+int cuMemcpyDtoH_v2(void *, unsigned long, unsigned long);
+int cuStreamCreate(void **, unsigned); int cuStreamSynchronize(void *); int cuStreamQuery(void *);
+int cuEventCreate(void **, unsigned); int cuEventRecord(void *, void *);
+int cuEventSynchronize(void *); int cuEventQuery(void *);
+int cuLaunchHostFunc(void *, void (*)(void *), void *);
+static void called(void *data) { *(volatile int *)data = 1; }
+static int waits(const char *how, void *stream, void *event, unsigned long memory) {
+  volatile int done = 0; unsigned word;
+  if (!strcmp(how, "stream")) return cuStreamSynchronize(stream);
+  if (!strcmp(how, "context")) return cuCtxSynchronize();
+  if (!strcmp(how, "copy")) return cuMemcpyDtoH_v2(&word, memory, 4);
+  if (!strcmp(how, "stream-query")) while (cuStreamQuery(stream)) usleep(100);
+  if (!strcmp(how, "call")) {
+    if (cuLaunchHostFunc(stream, called, (void *)&done)) return 1;
+    while (!done) usleep(100);
+  }
+  if (strncmp(how, "event", 5)) return 0;
+  if (cuEventRecord(event, stream)) return 2;
+  if (!strcmp(how, "event")) return cuEventSynchronize(event);
+  while (cuEventQuery(event)) usleep(100);
+  return 0;
+}
+int main(int count, char **arguments) {
+  void *context, *stream, *event; unsigned long memory; unsigned done = 0;
+  if (count < 2 || cuInit(0) || cuDevicePrimaryCtxRetain(&context, 0)) return 1;
+  if (cuCtxSetCurrent(context) || cuMemAlloc_v2(&memory, 4096)) return 2;
+  if (cuStreamCreate(&stream, 1) || cuEventCreate(&event, 2)) return 3;
+  while (!access(arguments[1], F_OK)) {
+    if (cuMemsetD32Async(memory, ++done, 256, stream)) return 4;
+    if (waits(getenv("WAITS"), stream, event, memory)) return 5;
+    usleep(1000);
+    FILE *file = fopen(arguments[1], "r+");
+    if (file) { fprintf(file, "%u\n", done); fclose(file); }
+  }
+  return 0;
+}
+"#;

@@ -457,6 +457,7 @@ impl<R: Store<CommandSlot>> Queue<R> {
             hold: self.hold_state(),
             suspended: self.hold.suspended.is_some(),
             leaves_room: false,
+            host_bound: false,
             failed_open: self.hold.failed_open,
             lost: self.lost,
             submitted: self.submitted,

@@ -106,7 +106,15 @@ impl<P: Policy> State<'_, P> {
         if report.submitted < report.launched || report.launched < report.retired {
             return Err(SchedulerError::BadReport);
         }
+        let info = &self.queues[index].info;
+        let is_moved = info.ready && info.report.host_bound != report.host_bound;
+        if is_moved {
+            self.count_ready(index, false);
+        }
         let old = core::mem::replace(&mut self.queues[index].info.report, *report);
+        if is_moved {
+            self.count_ready(index, true);
+        }
         self.note_hold(now, index, report);
         if report.busy > old.busy {
             let busy = report.busy - old.busy;
@@ -123,7 +131,7 @@ impl<P: Policy> State<'_, P> {
             // It still waits for something that was reached: the order may have been lost.
             self.update_wait(index);
         }
-        if report.leaves_room != old.leaves_room {
+        if (report.leaves_room, report.host_bound) != (old.leaves_room, old.host_bound) {
             self.mark_changed(index);
         }
         if report.lost && !old.lost {
@@ -392,7 +400,12 @@ impl<P: Policy> State<'_, P> {
 
     fn count_ready(&mut self, index: usize, ready: bool) {
         let info = &self.queues[index].info;
-        self.devices[info.device.index()].count_ready(info.hints.priority.rank(), ready);
+        let device = &mut self.devices[info.device.index()];
+        device.count_ready(info.hints.priority.rank(), ready);
+        if info.report.host_bound {
+            let count = &mut device.host_bound;
+            *count = if ready { *count + 1 } else { count.saturating_sub(1) };
+        }
     }
 
     fn link_bucket(&mut self, index: usize) {

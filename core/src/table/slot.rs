@@ -163,6 +163,8 @@ pub struct DeviceSlot {
     any: [u64; WORDS],
     ready: [u32; RANKS],
     any_ready: [u64; WORDS],
+    /// Ready queues that are bound by their hosts.
+    pub(crate) host_bound: u32,
     pub(crate) floor: u16,
     pub(crate) floor_wanted: Cell<u16>,
     pub(crate) floor_urgency: Cell<Urgency>,
@@ -186,6 +188,7 @@ impl Default for DeviceSlot {
             any: [0; WORDS],
             ready: [0; RANKS],
             any_ready: [0; WORDS],
+            host_bound: 0,
             floor: 0,
             floor_wanted: Cell::new(0),
             floor_urgency: Cell::new(Urgency::NOW),
@@ -238,8 +241,18 @@ impl DeviceSlot {
     }
 
     pub(crate) fn top_ready(&self) -> Option<Priority> {
-        let word = self.any_ready.iter().rposition(|&bits| bits != 0)?;
-        let rank = word * 64 + 63 - self.any_ready[word].leading_zeros() as usize;
+        self.top_ready_below(RANKS)
+    }
+
+    /// The highest ready priority whose rank is below this one.
+    pub(crate) fn top_ready_below(&self, rank: usize) -> Option<Priority> {
+        let below = |word: usize| match rank.saturating_sub(word * 64) {
+            0 => 0,
+            bits @ 1..64 => self.any_ready[word] & ((1 << bits) - 1),
+            _ => self.any_ready[word],
+        };
+        let word = (0..WORDS).rfind(|&word| below(word) != 0)?;
+        let rank = word * 64 + 63 - below(word).leading_zeros() as usize;
         // Rank 0 is NO_EXECUTE: ready or not, it never runs.
         (rank > 0).then(|| Priority::from_rank(rank))
     }

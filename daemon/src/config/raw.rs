@@ -54,6 +54,7 @@ struct RawPolicy {
     name: Option<Spanned<String>>,
     timeslice_us: Option<Spanned<u64>>,
     turns: Option<Spanned<bool>>,
+    fill_pauses: Option<Spanned<bool>>,
     k: Option<Spanned<u32>>,
     ageing_ms: Option<Spanned<u64>>,
 }
@@ -227,6 +228,14 @@ fn policy(raw: &RawPolicy) -> Result<PolicyChoice, Wrong> {
             let what = "timeslice_us is that of turns, and there are none; take one of both out";
             return Err(wrong(&slice.span(), what));
         }
+    }
+    if let Some(fill) = &raw.fill_pauses {
+        if choice.name != "hpf" {
+            let what =
+                format!("policy `{}` holds nothing in pauses; take the key out", choice.name);
+            return Err(wrong(&fill.span(), what));
+        }
+        choice.fills_pauses = *fill.get_ref();
     }
     let age = |ms: u64| PolicyHint::ageing(Some(Duration::from_ns(ms.saturating_mul(1_000_000))));
     let slice = |us: u64| PolicyHint::timeslice(Duration::from_ns(us.saturating_mul(1_000)));

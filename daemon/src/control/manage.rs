@@ -175,6 +175,7 @@ impl Control {
         }
         self.send(Op::Configure(tenants));
         self.send(Op::Spin(config.spin));
+        self.send(Op::FillPauses(config.policy.fills_pauses));
         if let Some(metrics) = metrics {
             self.metrics = metrics;
             // The end of the old one has said that they are not wanted.

@@ -322,7 +322,7 @@ const TENANT_TIMES: [TimesFamily; 3] = [
 ];
 
 /// Of a process on a GPU.
-const PROCESS: [Family<ClientStatus>; 18] = [
+const PROCESS: [Family<ClientStatus>; 19] = [
     (
         "device",
         Kind::Time,
@@ -377,6 +377,9 @@ const PROCESS: [Family<ClientStatus>; 18] = [
     }),
     ("understated", Kind::Level, "Whether it uses clearly more than it reports", |c| {
         Some(flag(c.is_understated))
+    }),
+    ("host_bound", Kind::Level, "Whether the GPU mostly waits for its host", |c| {
+        Some(flag(c.host_bound))
     }),
     ("lowered", Kind::Level, "Whether it has a lower class for that", |c| Some(flag(c.is_lowered))),
 ];

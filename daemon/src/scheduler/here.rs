@@ -84,7 +84,7 @@ mod tests {
 
     use xsched_core::hint::{PolicyHint, Priority};
     use xsched_hal_stream::SharedPage;
-    use xsched_node::{Others, others};
+    use xsched_node::{Others, count_waits, others};
 
     use super::*;
     use crate::scheduler::{Client, hints, new_eventfd};
@@ -218,6 +218,48 @@ mod tests {
         here.turn(1_100_000_000, &[]);
         here.turn(0, &[]);
         assert_ne!(gates_of(&one, &two), (false, false), "it may fill the GPU by now");
+    }
+
+    /// Work of 20 µs and pauses of 30 µs, so often. The host waits in each, or never.
+    fn work_in_bits(here: &mut Here, page: &SharedPage, steps: u32, waits: bool) {
+        for _ in 0..steps {
+            for (has_work, passed_ns) in [(0, 20_000), (1, 30_000)] {
+                count_waits(page).fetch_add(has_work * u32::from(waits), Ordering::SeqCst);
+                page.header(2).store(has_work, Ordering::SeqCst);
+                here.turn(passed_ns, &[1]);
+            }
+        }
+    }
+
+    #[test]
+    fn lower_priorities_run_beside_one_that_is_bound_by_its_host() {
+        let mut here = with_turns();
+        let high = join(&mut here, 1, 1, (5, None));
+        let low = join(&mut here, 2, 2, (0, None));
+        let lowest = join(&mut here, 3, 3, (-5, None));
+        work_in_bits(&mut here, &high, 200, true);
+        assert_eq!(gates_of(&high, &low), (false, true), "it goes on once it has waited");
+        work_in_bits(&mut here, &high, 200, false);
+        assert_eq!(gates_of(&high, &low), (false, false), "it launches no later for it");
+        assert_eq!(gates_of(&lowest, &lowest), (true, true), "low fills the GPU");
+        here.turn(1_100_000_000, &[]);
+        here.turn(0, &[]);
+        assert_eq!(gates_of(&high, &low), (false, true), "that may have changed");
+        here.take(Op::FillPauses(false));
+        work_in_bits(&mut here, &high, 200, false);
+        assert_eq!(gates_of(&high, &low), (false, true), "the administrator does not want it");
+    }
+
+    #[test]
+    fn a_process_that_does_not_say_when_it_waits_is_taken_to_wait() {
+        let mut here = with_turns();
+        let high = join(&mut here, 1, 1, (5, None));
+        let low = join(&mut here, 2, 2, (0, None));
+        for has_work in (0..400).map(|step| step % 2) {
+            high.header(2).store(has_work, Ordering::SeqCst);
+            here.turn(25_000, &[1]);
+        }
+        assert_eq!(gates_of(&high, &low), (false, true));
     }
 
     #[test]

@@ -86,6 +86,8 @@ pub(crate) struct Driver {
     /// For how long the thread looks again at once after an event, if the one before was no longer
     /// ago.
     spin: Span,
+    /// Processes may count as bound by their hosts.
+    fills_pauses: bool,
     rung: Instant,
     spin_until: Instant,
     /// Processes without work whose gates may not be as they should be.
@@ -127,6 +129,7 @@ impl Driver {
             renewed: Instant::ZERO,
             looked: Instant::ZERO,
             spin: SPIN,
+            fills_pauses: true,
             rung: Instant::ZERO,
             spin_until: Instant::ZERO,
             late: VecDeque::new(),
@@ -140,6 +143,11 @@ impl Driver {
 
     pub(crate) fn waker(&self) -> Waker {
         self.waker.clone()
+    }
+
+    /// Has the next priority run beside processes that are bound by their hosts, or not.
+    pub(crate) const fn set_fills_pauses(&mut self, fills: bool) {
+        self.fills_pauses = fills;
     }
 
     /// For how long the thread looks for events again at once after one, at most.
@@ -255,6 +263,7 @@ impl Driver {
             }
             Op::Measure(is_measured) => self.is_measured = is_measured,
             Op::Spin(spin) => self.set_spin(spin),
+            Op::FillPauses(fills) => self.set_fills_pauses(fills),
             Op::Known { answer } => {
                 let _ = answer.send(self.known());
             }
@@ -364,10 +373,11 @@ impl Driver {
     /// may still use some, at first or because it is asked to end what it has on the GPU.
     fn count(&mut self, now: Instant, keys: &mut Vec<u32>) {
         let passed = now.since(std::mem::replace(&mut self.counted, now));
-        let running = self.units.running();
+        let (running, fills_pauses) = (self.units.running(), self.fills_pauses);
         self.units.loaded_keys(keys);
         for key in keys.iter().copied() {
             let counted = self.units.change(key, |unit| {
+                unit.note_waits(fills_pauses);
                 (unit.count(passed, running[unit.device.index()], now), unit.device)
             });
             let Some((counted, device)) = counted else { continue };

@@ -50,6 +50,8 @@ pub(crate) enum Op {
     Measure(bool),
     /// For how long the thread looks for events again at once after one, at most.
     Spin(Span),
+    /// Whether the next priority runs beside processes that are bound by their hosts.
+    FillPauses(bool),
     /// Which processes there are, on which GPUs.
     Known { answer: Sender<Vec<Known>> },
     /// The processes that use clearly more of a GPU than they report, by their numbers.

@@ -106,6 +106,8 @@ impl Driver {
             levels: unit.levels(),
             leases_lost: unit.account.leases_lost(),
             queues: unit.queues(),
+            host_waits: unit.host_waits(),
+            host_bound: unit.is_host_bound(),
             ..of_client
         }
     }

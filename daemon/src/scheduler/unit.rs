@@ -10,7 +10,7 @@ use xsched_core::unit::{Counted, Ran, Unit as State};
 use xsched_hal_stream::SharedPage;
 use xsched_node::{
     Others, holder, is_loaded, levels, loaded_queues, past, retired, set_others, set_unwanted,
-    set_wanted, tell, used_ns,
+    set_wanted, tell, used_ns, waits,
 };
 
 use super::account::Account;
@@ -226,6 +226,11 @@ impl Unit {
         has_changed
     }
 
+    /// Looks how often its host has waited, if that matters. To be called before [`Unit::count`].
+    pub(crate) fn note_waits(&mut self, matters: bool) {
+        self.state.note_waits(self.host_waits().filter(|_| matters));
+    }
+
     /// Time has passed, in which so many ran on its GPU.
     pub(crate) fn count(&mut self, passed: Duration, running: u64, now: Instant) -> Counted {
         if self.is_closed() {
@@ -278,6 +283,16 @@ impl Unit {
     /// How many streams of its process have queues of levels 1, 2 and 3, as it says.
     pub(crate) fn levels(&self) -> [u32; 3] {
         self.pages.first().map_or([0; 3], levels)
+    }
+
+    /// How often its host has waited for the GPU, if it says so.
+    pub(crate) fn host_waits(&self) -> Option<u32> {
+        self.pages.first().and_then(waits)
+    }
+
+    /// Whether the GPU mostly waits for its host.
+    pub(crate) const fn is_host_bound(&self) -> bool {
+        self.state.is_host_bound()
     }
 
     /// How many of its process's launches went past, if it says so.

@@ -3,6 +3,7 @@
 
 use std::ffi::c_int;
 
+use xsched_shim_engine::engine::{asked, waited};
 use xsched_shim_engine::hooks::of_thread;
 use xsched_shim_engine::{Address, captures, lifetimes, streams};
 
@@ -58,6 +59,13 @@ lifetimes! {
         streams::waited(of_thread(stream));
         code
     };
+    c"cuEventSynchronize": synchronize_event(event: Address) => |next| {
+        waited();
+        next()
+    };
+    c"cuStreamQuery": query(stream: Address) => |next| asked(next());
+    c"cuStreamQuery_ptsz": query_ptsz(stream: Address) => |next| asked(next());
+    c"cuEventQuery": query_event(event: Address) => |next| asked(next());
     c"cuStreamBeginCapture": begin_old(stream: Address) => |next| captures::begin(stream, next);
     c"cuStreamBeginCapture_ptsz": begin_old_ptsz(stream: Address) => |next| captures::begin(of_thread(stream), next);
     c"cuStreamBeginCapture_v2": begin(stream: Address, mode: c_int) => |next| {

@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 use xsched_shim_engine::vendor::{Library, Preempt, Questions, Table, Vendor};
 use xsched_shim_engine::{Address, Code, Reach, Stream, engine, real};
 
-use crate::table::{CLASSES, LEFT_OUT, NAMES, SLOTS, STUBS};
+use crate::table::{CLASSES, LEFT_OUT, NAMES, SLOTS, STUBS, TELLS};
 use crate::{address, graphs, lifetimes, table};
 
 /// Where drivers are, on distributions, in containers and in WSL.
@@ -47,6 +47,7 @@ pub(crate) static VENDOR: Vendor = Vendor {
     table: Table {
         names: &NAMES,
         classes: &CLASSES,
+        tells: &TELLS,
         slots: &SLOTS,
         stubs: &STUBS,
         hooks,

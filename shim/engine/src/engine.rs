@@ -185,6 +185,10 @@ pub fn launch_in(
         }
         Way::Queue(functions, xq, _inside) => {
             counts::launch(index);
+            let told = driver::opened().and_then(|driver| driver.vendor().table.tells.get(index));
+            if told == Some(&true) {
+                waited();
+            }
             tracked(Some(index), functions, (xq, kind()), real)
         }
     }
@@ -358,6 +362,7 @@ fn tracked(
 pub fn wait(real: impl FnOnce() -> Code) -> Code {
     let functions = functions().filter(|functions| functions.are_apart() && is_on());
     let Some(functions) = functions else { return real() };
+    waited();
     let mut call = Call { launch: Some(|_| real()), xq: 0, code: None };
     // SAFETY: the call outlives it, and is used by this thread alone.
     unsafe { (functions.wait)(Call::wait_of(&call), (&raw mut call).cast()) };
@@ -365,6 +370,24 @@ pub fn wait(real: impl FnOnce() -> Code) -> Code {
         (Some(code), _) => code,
         (None, launch) => launch.map_or(0, |launch| launch(0)),
     }
+}
+
+/// The program waits for the device, or asked and heard that it is done: what it launches next may
+/// depend on that.
+pub fn waited() {
+    if let Some(functions) = functions().filter(|functions| functions.are_apart()) {
+        // SAFETY: it may be called at any time.
+        unsafe { (functions.waited)() };
+    }
+}
+
+/// The same for an answer of the driver's to the question whether something has run.
+#[must_use]
+pub fn asked(code: Code) -> Code {
+    if code == 0 {
+        waited();
+    }
+    code
 }
 
 /// What stands for a stream; `None` if nothing does, or there is no context.

@@ -258,6 +258,7 @@ pub(crate) fn settle(stream: Address) {
 
 /// The program has waited for a stream: the scheduler is to know at once that nothing of it runs.
 pub fn waited(stream: Address) {
+    engine::waited();
     let functions = engine::functions().filter(|functions| functions.are_apart());
     let Some(functions) = functions.filter(|_| !captures::are_any()) else { return };
     let Some(_inside) = Inside::enter() else { return };

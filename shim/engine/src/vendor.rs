@@ -42,6 +42,9 @@ pub struct Table {
     pub names: &'static [&'static CStr],
     /// Their classes.
     pub classes: &'static [Class],
+    /// Whether they are launches that tell the program that something has run: they return only
+    /// then, or call a function of the program.
+    pub tells: &'static [bool],
     /// What the stubs jump to.
     pub slots: &'static [AtomicPtr<c_void>],
     /// The exported functions.

@@ -4,6 +4,7 @@
 use std::ffi::{c_int, c_uint};
 use std::ptr;
 
+use xsched_shim_engine::engine::{asked, waited};
 use xsched_shim_engine::hooks::of_thread;
 use xsched_shim_engine::{
     Address, Code, captures, engine, errors, events, lifetimes, real, streams,
@@ -59,7 +60,13 @@ lifetimes! {
     };
     c"hipStreamQuery": query(stream: Address) => |next| {
         // It may have the legacy default stream wait for all blocking ones, as below.
-        if engine::is_legacy(stream) { engine::wait(next) } else { next() }
+        asked(if engine::is_legacy(stream) { engine::wait(next) } else { next() })
+    };
+    c"hipStreamQuery_spt": query_spt(stream: Address) => |next| asked(next());
+    c"hipEventQuery": query_event(event: Address) => |next| asked(next());
+    c"hipEventSynchronize": synchronize_event(event: Address) => |next| {
+        waited();
+        next()
     };
     c"hipStreamSynchronize": synchronize(stream: Address) => |next| {
         // That of the legacy default stream waits for all blocking ones, which may be held.

@@ -8,7 +8,7 @@ use xsched_shim_engine::errors::LastError;
 use xsched_shim_engine::vendor::{Library, Preempt, Questions, Table, Vendor};
 use xsched_shim_engine::{Address, Code, Reach, driver, engine, real};
 
-use crate::table::{CLASSES, LEFT_OUT, NAMES, SLOTS, STUBS};
+use crate::table::{CLASSES, LEFT_OUT, NAMES, SLOTS, STUBS, TELLS};
 use crate::{address, graphs, lifetimes, masks, rings, table};
 
 /// Newest first. The last is what PyTorch's packages and those for development call it.
@@ -40,6 +40,7 @@ pub(crate) static VENDOR: Vendor = Vendor {
     table: Table {
         names: &NAMES,
         classes: &CLASSES,
+        tells: &TELLS,
         slots: &SLOTS,
         stubs: &STUBS,
         hooks,

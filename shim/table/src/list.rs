@@ -33,6 +33,8 @@ pub struct Group {
     /// Whether its functions return only when the device has done something, beyond what their
     /// class says.
     pub waits: bool,
+    /// Whether its functions have the device call a function of the program.
+    pub calls: bool,
     /// Whether a call that waits leaves the gates of streams as they are: it waits for nothing but
     /// the stream or the event that it names.
     pub keeps_gates: bool,
@@ -67,6 +69,8 @@ struct WrittenGroup {
     stream: Option<String>,
     #[serde(default)]
     waits: bool,
+    #[serde(default)]
+    calls: bool,
     #[serde(default)]
     keeps_gates: bool,
     functions: Vec<Spanned<String>>,
@@ -139,6 +143,7 @@ fn group(written: &WrittenGroup, text: &str) -> Result<Group, Error> {
         reason: reason.split_whitespace().collect::<Vec<_>>().join(" "),
         stream: written.stream.clone(),
         waits: written.waits,
+        calls: written.calls,
         keeps_gates: written.keeps_gates,
         entries: entries.collect(),
     })

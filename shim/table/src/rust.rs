@@ -4,9 +4,9 @@ use crate::entry::{Class, DefaultStream, Function, Parameter};
 use crate::list::List;
 
 impl List {
-    /// Rust source: how many functions there are, their names in C and their classes, sorted by
-    /// name, what the names begin with that are left out, and two calls of macros that the includer
-    /// defines.
+    /// Rust source: how many functions there are, their names in C, their classes and whether they
+    /// are launches that tell the program that something has run, sorted by name, what the names
+    /// begin with that are left out, and two calls of macros that the includer defines.
     ///
     /// `stubs!` gets `index name;` of every function. `signatures!` gets
     /// `class [stream] index name(parameter: type, …);` of those whose parameters are listed. In
@@ -24,6 +24,12 @@ impl List {
             self.functions.iter().map(|known| format!("    c\"{}\",\n", known.name)).collect();
         let class = |known: &Function| format!("    Class::{:?},\n", known.class);
         let classes: String = self.functions.iter().map(class).collect();
+        let group = |known: &Function| self.groups.get(known.group);
+        let tells = |known: &Function| {
+            known.class == Class::Launch && group(known).is_some_and(|of| of.waits || of.calls)
+        };
+        let told: String =
+            self.functions.iter().map(|known| format!("    {},\n", tells(known))).collect();
         let numbered = || self.functions.iter().enumerate();
         let stubs: String =
             numbered().map(|(index, known)| format!("    {index} {};\n", known.name)).collect();
@@ -36,6 +42,8 @@ impl List {
              pub(crate) static NAMES: [&CStr; COUNT] = [\n{names}];\n\
              /// Their classes.\n\
              pub(crate) static CLASSES: [Class; COUNT] = [\n{classes}];\n\
+             /// Whether they are launches that tell the program that something has run.\n\
+             pub(crate) static TELLS: [bool; COUNT] = [\n{told}];\n\
              /// What begins the names that are left out.\n\
              pub(crate) static LEFT_OUT: &[&str] = &{:?};\n\
              stubs! {{\n{stubs}}}\n\

@@ -126,7 +126,10 @@ impl<'a> Daemon<'a> {
                 stored: VecDeque::new(),
             });
         }
-        if spec.leaves_room {
+        if spec.host_bound {
+            // It never waits.
+            self.units[at].state.note_waits(Some(0));
+        } else if spec.leaves_room {
             self.units[at].state.run_side_by_side();
         }
         self.units[at].queues.push(task);

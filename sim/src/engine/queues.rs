@@ -27,6 +27,7 @@ pub(super) struct QueueSim<'a> {
     pub(super) contract: &'a Contract,
     /// As the scheduler is told.
     pub(super) leaves_room: bool,
+    pub(super) host_bound: bool,
     /// Device time of each command in the ring; 0 for one that needs no device.
     pub(super) work_ns: Box<[u64]>,
     pub(super) stream: u32,

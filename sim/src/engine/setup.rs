@@ -194,6 +194,7 @@ impl<'a> Engine<'a> {
             steps: Checked::new(Faulty::new(halves.preempt, rates, seed(2)), contract),
             contract,
             leaves_room: spec.leaves_room,
+            host_bound: spec.host_bound,
             work_ns: vec![0; spec.capacity as usize].into_boxed_slice(),
             stream: id.index() as u32,
             limit,

@@ -49,6 +49,8 @@ pub struct Task {
     pub hints: Hints,
     /// Whether most of its reports said that others may run beside it.
     pub leaves_room: bool,
+    /// Whether most of its reports said that it is bound by its host.
+    pub host_bound: bool,
     /// The level of its holds.
     pub level: Level,
     /// Its window and capacity.
@@ -119,7 +121,9 @@ impl Reading {
             Body::Report(report) => {
                 self.estimator.take(entry);
                 if let Some(trace) = self.traces.get_mut(&entry.queue) {
-                    trace.leaves_room += if report.leaves_room { 1 } else { -1 };
+                    let vote = |holds: bool| if holds { 1 } else { -1 };
+                    trace.leaves_room += vote(report.leaves_room);
+                    trace.host_bound += vote(report.host_bound);
                 }
             }
             Body::Order(_) => self.estimator.take(entry),
@@ -274,6 +278,7 @@ impl Task {
             process: trace.attach.process.0,
             hints: trace.attach.hints,
             leaves_room: trace.leaves_room > 0,
+            host_bound: trace.host_bound > 0,
             level,
             window: window(trace),
             start_ns: first_ns.saturating_sub(start_ns),

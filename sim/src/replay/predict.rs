@@ -270,6 +270,7 @@ fn spec(task: &Task, process: usize, level: Option<u8>, run_end_ns: Option<u64>)
         waves: 1,
         urgent_stream: false,
         leaves_room: task.leaves_room,
+        host_bound: task.host_bound,
         outstanding: task.outstanding,
         sync: SyncScope::Stream,
         host_launch_ns: None,

@@ -39,6 +39,8 @@ pub(super) struct Trace {
     pub(super) waits: u64,
     /// Reports that others may run beside it, less those that they may not.
     pub(super) leaves_room: i64,
+    /// The same for lower priorities: it was bound by its host.
+    pub(super) host_bound: i64,
     /// Number of the command at index 0, of those since the last gap.
     base: Option<u64>,
     /// First command that belongs to no group yet.
@@ -61,6 +63,7 @@ impl Trace {
             rehinted: false,
             waits: 0,
             leaves_room: 0,
+            host_bound: 0,
             base: None,
             open: 0,
             pending: 0,

@@ -384,6 +384,9 @@ pub struct TaskSpec {
     /// Others run beside it where queues of one priority take turns, as the scheduler is told. With
     /// a daemon, its process runs beside others.
     pub leaves_room: bool,
+    /// It is bound by its host, as the scheduler is told, so that lower priorities run beside it.
+    /// With a daemon, its process is taken to wait for nothing, and its pauses say the rest.
+    pub host_bound: bool,
     /// Requests that may be submitted and not yet complete; 1 waits for each.
     pub outstanding: u32,
     /// How the thread waits.
@@ -445,6 +448,7 @@ impl TaskSpec {
             waves: 1,
             urgent_stream: false,
             leaves_room: false,
+            host_bound: false,
             outstanding: 1,
             sync: SyncScope::Stream,
             host_launch_ns: None,

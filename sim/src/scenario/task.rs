@@ -84,6 +84,7 @@ impl Source<'_> {
             waves: self.integer(&raw.waves, 1..=MAX_WAVES)?.unwrap_or(1),
             urgent_stream: raw.urgent_stream.as_ref().is_some_and(|urgent| *urgent.get_ref()),
             leaves_room: raw.leaves_room.as_ref().is_some_and(|leaves| *leaves.get_ref()),
+            host_bound: raw.host_bound.as_ref().is_some_and(|bound| *bound.get_ref()),
             outstanding: self.integer(&raw.outstanding, 1..=1024)?.unwrap_or(1),
             sync: self.sync(raw)?,
             host_launch_ns: self.time(&raw.host_launch)?,

@@ -359,6 +359,7 @@ fn draw_task(number: usize, devices: usize, rng: &mut Rng) -> TaskSpec {
         waves: 1,
         urgent_stream: false,
         leaves_room: false,
+        host_bound: false,
         outstanding: rng.random_range(1..=3),
         sync: SyncScope::Stream,
         host_launch_ns: None,

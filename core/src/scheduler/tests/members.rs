@@ -180,3 +180,33 @@ fn going_while_orders_are_due_leaves_none_behind() {
     assert_eq!(rig.orders(), "");
     assert!(rig.running(again));
 }
+
+/// Beside queues that are bound by their hosts the next priority is to run, and no lower one.
+#[test]
+fn the_floor_is_that_of_a_look_at_all_queues() {
+    let mut rig = Rig::new();
+    let queues: Vec<_> = [9, 9, 3, 3, -7, 0].map(|priority| rig.attach(priority)).into();
+    let mut number = 1_u64;
+    for _ in 0..2_000 {
+        number = number.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        let queue = queues[(number >> 40) as usize % queues.len()];
+        if number >> 60 == 0 {
+            let priority = [9, 3, -7][(number >> 50) as usize % 3];
+            rig.s.set_hints(rig.now, queue, hints(priority)).unwrap();
+        } else {
+            let (is_ready, host_bound) = (number >> 50 & 1, number >> 51 & 1 == 1);
+            let report = Report { submitted: is_ready, host_bound, ..Report::default() };
+            rig.s.handle_report(rig.now, queue, &report).unwrap();
+        }
+        let table = rig.s.table();
+        let priority = |info: &QueueInfo| info.hints.priority;
+        let ready = || table.iter().filter(|info| info.ready);
+        let top = ready().map(priority).max();
+        let is_bound = |info: &QueueInfo| info.report.host_bound || Some(priority(info)) != top;
+        let below = ready().map(priority).filter(|low| Some(*low) != top).max();
+        let expected = if ready().all(is_bound) { below.or(top) } else { top };
+        assert_eq!(table.ready_floor(DeviceId(0)), expected);
+        assert_eq!(table.top_ready(DeviceId(0)), top);
+    }
+    assert_eq!(rig.s.table().ready_floor(DeviceId(7)), None);
+}
