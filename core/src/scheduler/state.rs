@@ -400,12 +400,8 @@ impl<P: Policy> State<'_, P> {
 
     fn count_ready(&mut self, index: usize, ready: bool) {
         let info = &self.queues[index].info;
-        let device = &mut self.devices[info.device.index()];
-        device.count_ready(info.hints.priority.rank(), ready);
-        if info.report.host_bound {
-            let count = &mut device.host_bound;
-            *count = if ready { *count + 1 } else { count.saturating_sub(1) };
-        }
+        let (rank, bound) = (info.hints.priority.rank(), info.report.host_bound);
+        self.devices[info.device.index()].count_ready(rank, bound, ready);
     }
 
     fn link_bucket(&mut self, index: usize) {

@@ -164,7 +164,7 @@ pub struct DeviceSlot {
     ready: [u32; RANKS],
     any_ready: [u64; WORDS],
     /// Ready queues that are bound by their hosts.
-    pub(crate) host_bound: u32,
+    host_bound: [u32; RANKS],
     pub(crate) floor: u16,
     pub(crate) floor_wanted: Cell<u16>,
     pub(crate) floor_urgency: Cell<Urgency>,
@@ -188,7 +188,7 @@ impl Default for DeviceSlot {
             any: [0; WORDS],
             ready: [0; RANKS],
             any_ready: [0; WORDS],
-            host_bound: 0,
+            host_bound: [0; RANKS],
             floor: 0,
             floor_wanted: Cell::new(0),
             floor_urgency: Cell::new(Urgency::NOW),
@@ -218,9 +218,14 @@ impl DeviceSlot {
         }
     }
 
-    pub(crate) fn count_ready(&mut self, rank: usize, ready: bool) {
+    pub(crate) fn count_ready(&mut self, rank: usize, host_bound: bool, ready: bool) {
+        let change =
+            |count: u32| if ready { count.saturating_add(1) } else { count.saturating_sub(1) };
+        if host_bound {
+            self.host_bound[rank] = change(self.host_bound[rank]);
+        }
         let count = &mut self.ready[rank];
-        *count = if ready { *count + 1 } else { count.saturating_sub(1) };
+        *count = change(*count);
         let (word, bit) = (rank / 64, 1 << (rank % 64));
         if *count == 0 {
             self.any_ready[word] &= !bit;
@@ -244,8 +249,17 @@ impl DeviceSlot {
         self.top_ready_below(RANKS)
     }
 
+    /// See [`QueueTable::ready_floor`](super::QueueTable::ready_floor).
+    pub(crate) fn ready_floor(&self) -> Option<Priority> {
+        let top = self.top_ready()?;
+        if self.host_bound[top.rank()] < self.ready[top.rank()] {
+            return Some(top);
+        }
+        self.top_ready_below(top.rank()).or(Some(top))
+    }
+
     /// The highest ready priority whose rank is below this one.
-    pub(crate) fn top_ready_below(&self, rank: usize) -> Option<Priority> {
+    fn top_ready_below(&self, rank: usize) -> Option<Priority> {
         let below = |word: usize| match rank.saturating_sub(word * 64) {
             0 => 0,
             bits @ 1..64 => self.any_ready[word] & ((1 << bits) - 1),

@@ -88,17 +88,10 @@ impl<'a> QueueTable<'a> {
 
     /// The priority from which on the ready queues of a device are to run, if the highest come
     /// first: the highest, or the next one if all of the highest are
-    /// [bound by their hosts](crate::message::Report::host_bound). Takes constant time, or as long
-    /// as there are queues of the highest priority if any ready queue of the device is so bound.
+    /// [bound by their hosts](crate::message::Report::host_bound). Takes constant time.
     #[must_use]
     pub fn ready_floor(&self, device: DeviceId) -> Option<Priority> {
-        let slot = self.devices.get(device.index())?;
-        let top = slot.top_ready()?;
-        let leaves = |info: &QueueInfo| !info.ready || info.report.host_bound;
-        if slot.host_bound == 0 || !self.with_priority(device, top).all(leaves) {
-            return Some(top);
-        }
-        slot.top_ready_below(top.rank()).or(Some(top))
+        self.devices.get(device.index())?.ready_floor()
     }
 
     /// The verdict that is in force for a queue (not counting floors and inheritance).
