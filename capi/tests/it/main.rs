@@ -4,6 +4,7 @@
 #![expect(unsafe_code, reason = "it calls the C API")]
 
 mod common;
+mod exports;
 mod failures;
 mod functions;
 mod handles;
