@@ -41,7 +41,7 @@ fn conformance(stage: &Stage<'_>) -> Result<Vec<Check>> {
     let check = |name, level, subject: &str, mechanism, judge| {
         let mut command = stage.command(program, mechanism);
         command.env("XSCHED_ROCM_SUBJECT", subject);
-        Check { name, level, mechanism, command, limit: Duration::from_secs(150), judge }
+        Check { name, level, mechanism, command, limit: Duration::from_secs(300), judge }
     };
     let by = |mechanism| check("conformance", "Lv3", "kfd", Some(mechanism), tests as Judge);
     let mut checks: Vec<_> = Mechanism::ALL.into_iter().map(by).collect();
