@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_that_begins_to_wait_is_no_bound_any_more() {
+    fn who_begins_to_wait_is_not_bound_any_more() {
         let mut filling = Filling::default();
         let now = run(&mut filling, 200, [20, 30], 0);
         assert!(filling.is_host_bound(now));
