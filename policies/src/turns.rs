@@ -4,8 +4,8 @@
 //! They come first, first served: a queue has its turn until it has nothing more to run, or until
 //! it has had the device for a timeslice while others wait, and then goes behind them. The time in
 //! which queues of a higher priority had the device does not count. A queue that leaves room
-//! ([`Report::leaves_room`](xsched_core::message::Report::leaves_room)) takes no turns: it runs
-//! whenever its priority does.
+//! ([`Report::leaves_room`](xsched_core::message::Report::leaves_room)), or is bound by its host,
+//! takes no turns: it runs whenever its priority does.
 //!
 //! A queue that becomes idle while others of its priority have the turn is held until none of them
 //! is ready, so that its next command does not slip through. Floors hold all lower priorities.
@@ -100,7 +100,8 @@ fn follow(now: Instant, info: &QueueInfo, queues: &QueueTable<'_>, out: &mut Dec
     let Some(ready) = Ready::on(queues, info.device) else { return };
     let (place, class) = (ready.place(info.id), class_of(info.hints.priority));
     // The floor holds those that must not run.
-    let takes_turns = !info.report.leaves_room && info.hints.priority != Priority::NO_EXECUTE;
+    let leaves_room = info.report.leaves_room || info.report.host_bound;
+    let takes_turns = !leaves_room && info.hints.priority != Priority::NO_EXECUTE;
     let is_known = matches!(place, Place::Waiting | Place::Chosen);
     if takes_turns && info.ready && is_known && ready.key(info.id).class == class {
         return;

@@ -5,7 +5,7 @@ use xsched_core::id::{DeviceId, QueueId};
 use xsched_core::message::{Order, Report};
 use xsched_core::policy::Policy;
 use xsched_core::scheduler::{Attach, Heap, Scheduler};
-use xsched_core::time::Instant;
+use xsched_core::time::{Duration, Instant};
 use xsched_policies::{Any, UnknownPolicy};
 
 const NOW: Instant = Instant::ZERO;
@@ -69,6 +69,24 @@ fn highest_priority_first_holds_the_others_of_its_device() {
     assert_eq!(orders(&mut s), 0);
     s.detach(NOW, high).unwrap();
     assert!(matches!(s.poll_order(NOW), Some((queue, Order::Run { .. })) if queue == low));
+}
+
+#[test]
+fn one_that_is_bound_by_its_host_takes_no_turns_with_those_beside_it() {
+    let mut s = scheduler("hpf");
+    assert!(s.hint_policy(PolicyHint::Timeslice(Duration::from_ms(10))));
+    let [high, low, other] = [5, 1, 1].map(|priority| attach(&mut s, 0, priority));
+    let report = Report { submitted: 1, host_bound: true, ..Report::default() };
+    s.handle_report(NOW, high, &report).unwrap();
+    ready(&mut s, low);
+    ready(&mut s, other);
+    for ms in 0..50 {
+        let now = NOW + Duration::from_ms(ms);
+        s.handle_timeout(now);
+        while s.poll_order(now).is_some() {}
+        let runs = [high, low, other].map(|queue| s.table().get(queue).unwrap().running);
+        assert!(runs[0] && (runs[1] ^ runs[2]), "{runs:?} after {ms} ms");
+    }
 }
 
 #[test]

@@ -107,7 +107,7 @@ impl Queue {
         self.left_ns = self.rng.random_range(1..=2 * self.burst_ns);
         self.report.submitted += 1;
         let turn = self.report.submitted / 3 % 8;
-        (self.report.leaves_room, self.report.host_bound) = (turn % 4 == 3, turn == 7);
+        (self.report.leaves_room, self.report.host_bound) = (turn % 4 == 3, turn >= 6);
         self.report.ready_since = Instant::from_ns(now_ns);
         self.wakes_ns = None;
     }
