@@ -237,6 +237,7 @@ fn halves<A: StreamApi>(
         together: 0,
         continues: false,
         busy_until: None,
+        is_dry: false,
     };
     let held = Held::default();
     let retire = StreamRetire {

@@ -203,6 +203,8 @@ pub(crate) struct Fence<E> {
     pub(crate) is_certain: bool,
     /// Their kind, if they have the same.
     pub(crate) kind: Option<u32>,
+    /// Of the time that is measured, what was pauses, in nanoseconds.
+    pub(crate) pause_ns: u64,
 }
 
 /// How the completion of a fence is seen.

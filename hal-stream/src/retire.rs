@@ -91,13 +91,23 @@ pub(crate) struct Span<E> {
     expected_ns: Option<u64>,
     is_certain: bool,
     kind: Option<u32>,
+    /// For how long the stream had nothing to run in it, as predicted, in nanoseconds.
+    pause_ns: u64,
     /// One past the last command that was accounted for.
     upto: u64,
 }
 
 impl<E> Default for Span<E> {
     fn default() -> Self {
-        Self { to: None, commands: 0, expected_ns: Some(0), is_certain: true, kind: None, upto: 0 }
+        Self {
+            to: None,
+            commands: 0,
+            expected_ns: Some(0),
+            is_certain: true,
+            kind: None,
+            pause_ns: 0,
+            upto: 0,
+        }
     }
 }
 
@@ -110,8 +120,16 @@ impl<E> Span<E> {
         let both = self.expected_ns.zip(fence.expected_ns);
         self.expected_ns = both.map(|(sum, ns)| sum.saturating_add(ns));
         self.is_certain &= fence.is_certain;
+        self.pause_ns = self.pause_ns.saturating_add(fence.pause_ns);
         self.upto = fence.upto;
         self.to.replace(event)
+    }
+
+    /// Of a time that was measured, in nanoseconds, what was no pause of the host. Predicted work
+    /// is none.
+    fn without_pauses(&self, measured_ns: u64) -> u64 {
+        let least_ns = self.expected_ns.unwrap_or(measured_ns).min(measured_ns);
+        measured_ns.saturating_sub(self.pause_ns).max(least_ns)
     }
 
     fn reset(&mut self) {
@@ -381,6 +399,7 @@ impl<A: StreamApi> StreamRetire<A> {
                 } else {
                     Disturbance::Hold
                 };
+                let [used_ns, elapsed] = [used_ns, elapsed].map(|ns| self.span.without_pauses(ns));
                 let used_ns = self.used_ns(since, used_ns, elapsed, disturbance);
                 // Not the less of the two: commands that are predicted together take as long as
                 // that on average, and some of them less.

@@ -40,6 +40,8 @@ pub struct StreamSubmit<A: StreamApi> {
     pub(crate) continues: bool,
     /// When what was launched should have ended, as predicted.
     pub(crate) busy_until: Option<Instant>,
+    /// When it was asked last, all that was launched before had ended: the host is the slower one.
+    pub(crate) is_dry: bool,
 }
 
 /// Of fences behind a lone command, or behind little work, one in so many is measured. What the
@@ -80,6 +82,9 @@ struct Prepared {
     gated: bool,
     /// It is measured by itself.
     by_itself: bool,
+    /// For how long the stream had nothing to run before, as predicted, in nanoseconds, if the host
+    /// is the slower one.
+    pause_ns: Option<u64>,
 }
 
 /// Commands since the last fence.
@@ -91,6 +96,8 @@ pub(crate) struct Batch<E> {
     expected_ns: Option<u64>,
     is_certain: bool,
     kind: Option<u32>,
+    /// Of the time that is measured, what was pauses, in nanoseconds.
+    pause_ns: u64,
     /// There is nothing to measure it from: it counts as predicted.
     is_counted: bool,
 }
@@ -104,6 +111,7 @@ impl<E> Default for Batch<E> {
             expected_ns: Some(0),
             is_certain: true,
             kind: None,
+            pause_ns: 0,
             is_counted: false,
         }
     }
@@ -111,8 +119,12 @@ impl<E> Default for Batch<E> {
 
 impl<E> Batch<E> {
     fn add(&mut self, kind: u32, prepared: &Prepared) {
-        let same = self.commands == 0 || self.kind == Some(kind);
+        let first = self.commands == 0;
+        // Pauses are measured with the commands, but for one before the first if that has a start.
+        let pause_ns = prepared.pause_ns.filter(|_| !first || self.start.is_none());
+        let same = pause_ns.is_none() && (first || self.kind == Some(kind));
         self.kind = same.then_some(kind);
+        self.pause_ns = self.pause_ns.saturating_add(pause_ns.unwrap_or(0));
         self.commands = self.commands.saturating_add(1);
         let sum = self.expected_ns.zip(prepared.expected_ns);
         self.is_certain &= prepared.is_certain;
@@ -313,6 +325,13 @@ impl<A: StreamApi> StreamSubmit<A> {
         {
             log_missed(self.record_late(end));
         }
+        if by_itself {
+            self.is_dry = idle || sees_ends && self.has_ended();
+        }
+        let pause_ns = self.pause_ns(at);
+        if idle || by_itself && self.is_dry {
+            self.busy_until = self.busy_until.min(Some(at));
+        }
         let alone = idle || presumed;
         let ends_batch = self.batch.commands > 0 && (by_itself || is_due && self.is_to_be_seen());
         if ends_batch || expected_ns.is_none() && self.batch.is_counted {
@@ -321,7 +340,8 @@ impl<A: StreamApi> StreamSubmit<A> {
             log_missed(self.put_fence(before, false, false));
         }
         if self.batch.commands == 0 {
-            self.begin_batch(alone.then_some(at), counted);
+            let follows = !alone && self.continues && !(by_itself && self.is_dry);
+            self.begin_batch(alone.then_some(at), counted, follows);
         }
         // One closed gate is enough for a hold, as long as something is in flight in front of it.
         let is_behind = !idle && hold.flatten().is_some_and(|hold| self.behind == Some(hold));
@@ -336,7 +356,14 @@ impl<A: StreamApi> StreamSubmit<A> {
         }
         let light = fence && idle && counted && queue.owned;
         let counted = alone && counted;
-        Ok(Prepared { at, expected_ns, is_certain, light, counted, gated, by_itself })
+        Ok(Prepared { at, expected_ns, is_certain, light, counted, gated, by_itself, pause_ns })
+    }
+
+    /// For how long the stream has had nothing to run, as predicted, in nanoseconds, if the host is
+    /// the slower one.
+    fn pause_ns(&self, now: Instant) -> Option<u64> {
+        let end = self.busy_until.filter(|_| self.is_dry)?;
+        u64::try_from(now.saturating_duration_since(end).as_nanos()).ok()
     }
 
     /// Whether a command is measured by itself, to tell how long its kind takes, where the node's
@@ -376,14 +403,13 @@ impl<A: StreamApi> StreamSubmit<A> {
     }
 
     /// Begins to count what the next fence covers. `alone`: when, if nothing is in flight.
-    /// `counted`: it counts as predicted.
-    fn begin_batch(&mut self, alone: Option<Instant>, counted: bool) {
+    /// `counted`: it counts as predicted. `follows`: else it is measured from the last fence.
+    fn begin_batch(&mut self, alone: Option<Instant>, counted: bool, follows: bool) {
         self.batch.launched = alone;
         // There is one if the launch after it failed. Time has passed since.
         self.events.spare = self.batch.start.take().or(self.events.spare);
-        let continues = alone.is_none() && self.continues;
-        self.batch.is_counted = counted && !continues;
-        if !counted && !continues {
+        self.batch.is_counted = counted && !follows;
+        if !counted && !follows {
             // Without it the commands count as predicted.
             self.batch.start = self.events.record().ok();
         }
@@ -427,7 +453,8 @@ impl<A: StreamApi> StreamSubmit<A> {
         if self.fences.slots() < 2 {
             return Err(StreamError::FencesFull { fences: self.fences.buffer().capacity() });
         }
-        let Batch { start, launched, commands, expected_ns, is_certain, kind, .. } = self.batch;
+        let Batch { start, launched, commands, expected_ns, is_certain, kind, pause_ns, .. } =
+            self.batch;
         let plain = start.is_none()
             && self.queue.device.api.sees_ends()
             && (counted && expected_ns.is_some() || is_little(expected_ns));
@@ -442,7 +469,17 @@ impl<A: StreamApi> StreamSubmit<A> {
         self.continues = matches!(seen, Seen::Event(_));
         self.unmeasured = if self.continues { 0 } else { self.unmeasured + 1 };
         let upto = last.count();
-        let fence = Fence { upto, seen, start, launched, commands, expected_ns, is_certain, kind };
+        let fence = Fence {
+            upto,
+            seen,
+            start,
+            launched,
+            commands,
+            expected_ns,
+            is_certain,
+            kind,
+            pause_ns,
+        };
         self.end = light.then_some(fence);
         self.push(fence);
         Ok(())

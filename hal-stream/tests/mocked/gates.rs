@@ -226,6 +226,40 @@ fn kinds_that_are_launched_together_are_known_each() {
     }
 }
 
+/// The device time of the last thousand of four thousand commands, in µs. They take 20 µs each, but
+/// the first hundred 400. The host launches one each 200 µs or slower, if it pauses. It looks right
+/// after a launch, so that the stream is never seen to have nothing to do.
+fn told_us(kinds: u32, pauses: bool) -> u64 {
+    let (_page, mut device) = in_unit(Nature { sees_ends: true, ..Nature::default() });
+    let mut queue = open(&mut device, 10_000 * US);
+    let (mut told, mut passed) = (0, Instant::now());
+    for n in 0..4_000 {
+        let ns = if n < 100 { 400 * US } else { 20 * US };
+        let command = command(ns).of_kind(n as u32 % kinds);
+        queue.submit.launch(CmdId(n), &command, n % 4 == 3).expect("a launch");
+        let busy = poll(&mut queue).map_or(0, |(_, busy)| busy / US);
+        told += if n < 3_000 { 0 } else { busy };
+        if pauses {
+            thread::sleep(Duration::from_micros(200));
+            // The device's clock goes with the host's.
+            let now = Instant::now();
+            device.api().pass(now.duration_since(passed).as_nanos() as u64);
+            passed = now;
+        } else {
+            device.api().pass(ns);
+        }
+    }
+    told
+}
+
+#[test]
+fn pauses_of_the_host_are_no_device_time() {
+    for kinds in [1, 3] {
+        let told = [false, true].map(|pauses| told_us(kinds, pauses));
+        assert!(told.iter().all(|us| (18_000..25_000).contains(us)), "{told:?}, {kinds} kinds");
+    }
+}
+
 #[test]
 fn all_are_open_while_a_host_call_is_made() {
     let mut device = device(Nature::default());
