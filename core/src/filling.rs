@@ -9,9 +9,12 @@
 //!
 //! A pause may have two reasons. The host waited for what ran, and goes on now that it has: the
 //! sooner that runs, the sooner the next. Or the host is slower than the device, and launches no
-//! later if others have the device meanwhile. A unit is bound by its host if its pauses took more
+//! later if others have the device meanwhile. A unit is bound by its host if it used less
 //! than half of the time, and the host has not waited for some of the device's time slices. Lower
 //! priorities may run beside it: what they cost is at most a time slice each time that it waits.
+//!
+//! Ends are seen late, and short pauses not at all. So what was used is what the unit says of it,
+//! which it does when commands have ended.
 //!
 //! ```
 //! use xsched_core::filling::{Filling, Step};
@@ -22,7 +25,9 @@
 //! for _ in 0..200 {
 //!     for (has_work, us) in [(true, 20), (false, 30)] {
 //!         now += Duration::from_us(us);
-//!         let step = Step { alone: Duration::from_us(us), has_work, waits: Some(7) };
+//!         let alone = Duration::from_us(us);
+//!         let used = if has_work { alone } else { Duration::ZERO };
+//!         let step = Step { alone, has_work, used, waits: Some(7) };
 //!         filling.count(step, now);
 //!     }
 //! }
@@ -35,7 +40,7 @@ use crate::time::{Duration, Instant};
 
 /// Pauses that take more than this part leave room.
 const PART: u64 = 4;
-/// Pauses that take more than this part are those of a unit that is bound by its host.
+/// A unit that used more than this part of the time is not bound by its host.
 const HOST_PART: u64 = 2;
 /// A host that has not waited for so long while its unit had the device to itself rarely does: four
 /// time slices of an NVIDIA GPU.
@@ -52,6 +57,8 @@ pub struct Step {
     pub alone: Duration,
     /// It had work then, or was in a pause.
     pub has_work: bool,
+    /// How long commands took that it has said to have ended in it.
+    pub used: Duration,
     /// How often its host has waited for the device by now, or asked and heard that it was done;
     /// `None` if that is not known.
     pub waits: Option<u32>,
@@ -66,6 +73,7 @@ pub struct Filling {
     /// How often its host had waited, and how long it had the device to itself since.
     waits: Option<u32>,
     unwaited: Duration,
+    host: Host,
     /// It may still run what it launched while it was held.
     is_behind: bool,
     /// Until then it leaves room, and is bound by its host.
@@ -76,24 +84,24 @@ pub struct Filling {
 impl Filling {
     /// It had the device to itself up to now.
     pub fn count(&mut self, step: Step, now: Instant) {
-        if step.waits.is_none() || step.waits != self.waits {
-            (self.waits, self.unwaited) = (step.waits, Duration::ZERO);
-        }
+        let has_waited = step.waits.is_none() || step.waits != self.waits;
+        self.unwaited = if has_waited { Duration::ZERO } else { self.unwaited + step.alone };
+        self.waits = step.waits;
         if self.is_behind {
             self.is_behind = step.has_work;
             return;
         }
-        self.unwaited += step.alone;
+        let until = |is_so| if is_so { now + KEPT } else { Instant::ZERO };
+        if let Some(is_bound) = self.host.count(step) {
+            self.host_until = until(is_bound && self.unwaited >= UNWAITED);
+        }
         let part = if step.has_work { &mut self.work } else { &mut self.pause };
         *part += step.alone;
         let all = self.work + self.pause;
         if all < ENOUGH {
             return;
         }
-        let until = |is_so| if is_so { now + KEPT } else { Instant::ZERO };
         self.until = until(self.pause > all.per(PART));
-        let rarely_waits = self.unwaited >= UNWAITED;
-        self.host_until = until(rarely_waits && self.pause > all.per(HOST_PART));
         (self.work, self.pause) = (self.work.per(2), self.pause.per(2));
     }
 
@@ -102,16 +110,39 @@ impl Filling {
         self.is_behind = true;
     }
 
-    /// Whether it leaves room for others.
+    /// Whether it leaves room for others, as one does that is bound by its host.
     #[must_use]
     pub fn leaves_room(&self, now: Instant) -> bool {
-        now < self.until
+        now < self.until || self.is_host_bound(now)
     }
 
     /// Whether it is bound by its host.
     #[must_use]
     pub fn is_host_bound(&self, now: Instant) -> bool {
         now < self.host_until
+    }
+}
+
+/// Of the time in which a unit had the device to itself, up to when it last said what it used.
+#[derive(Clone, Copy, Debug, Default)]
+struct Host {
+    alone: Duration,
+    used: Duration,
+}
+
+impl Host {
+    /// Whether it is bound by its host, once that can be said. It cannot between two times that it
+    /// says what it used: that may be much at once.
+    fn count(&mut self, step: Step) -> Option<bool> {
+        self.alone += step.alone;
+        self.used += step.used;
+        if step.used == Duration::ZERO || self.alone < UNWAITED {
+            return None;
+        }
+        if self.alone.per(2) >= UNWAITED {
+            *self = Self { alone: self.alone.per(2), used: self.used.per(2) };
+        }
+        Some(self.used < self.alone.per(HOST_PART))
     }
 }
 
@@ -126,7 +157,9 @@ mod tests {
             for (has_work, us) in [true, false].into_iter().zip(us) {
                 now += Duration::from_us(us);
                 let waits = Some(1 + step.wrapping_mul(waits));
-                filling.count(Step { alone: Duration::from_us(us), has_work, waits }, now);
+                let alone = Duration::from_us(us);
+                let used = if has_work { alone } else { Duration::ZERO };
+                filling.count(Step { alone, has_work, used, waits }, now);
             }
         }
         now
@@ -154,10 +187,44 @@ mod tests {
         for _ in 0..200 {
             for has_work in [true, false] {
                 let alone = Duration::from_us(if has_work { 20 } else { 30 });
-                filling.count(Step { alone, has_work, waits: None }, now);
+                let used = if has_work { alone } else { Duration::ZERO };
+                filling.count(Step { alone, has_work, used, waits: None }, now);
             }
         }
         assert!(filling.leaves_room(now) && !filling.is_host_bound(now), "nothing says it");
+        let [alone, used] = [20, 1].map(Duration::from_ms);
+        let once = |waits| {
+            let mut filling = Filling::default();
+            let step = Step { alone, has_work: true, used, waits };
+            filling.count(step, now);
+            filling.count(step, now);
+            filling.is_host_bound(now)
+        };
+        assert!(!once(None) && once(Some(1)), "in one step");
+    }
+
+    /// Steps of 100 µs, of which so many in ten are seen as pauses. It says what it used each time
+    /// that so many ended.
+    fn is_bound(pauses: u32, used_us: u64, ended: u32) -> bool {
+        let (mut filling, mut was_bound) = (Filling::default(), false);
+        let alone = Duration::from_us(100);
+        for step in 1..=1_000 {
+            let now = Instant::ZERO + Duration::from_us(u64::from(step) * 100);
+            let has_ended = step % ended == 0;
+            let used = Duration::from_us(if has_ended { used_us * u64::from(ended) } else { 0 });
+            let has_work = step % 10 >= pauses;
+            filling.count(Step { alone, has_work, used, waits: Some(1) }, now);
+            was_bound |= filling.is_host_bound(now);
+        }
+        was_bound
+    }
+
+    #[test]
+    fn pauses_are_as_long_as_what_it_says_leaves() {
+        assert!(is_bound(2, 30, 1) && is_bound(2, 30, 200), "ends are seen late");
+        assert!(!is_bound(2, 60, 1) && !is_bound(2, 60, 200));
+        assert!(is_bound(0, 30, 1), "no pause is seen");
+        assert!(!is_bound(2, 100, 500), "50 ms at once");
     }
 
     #[test]

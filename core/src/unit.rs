@@ -83,8 +83,9 @@ pub struct Unit {
     gives_way: bool,
     /// Reports are wanted each time this much device time has been used.
     progress: Duration,
-    /// When [`Unit::count`] was called last.
+    /// When [`Unit::count`] was called last, and what it had said then that it had used.
     counted: Instant,
+    counted_said_ns: u64,
     turn: Turn,
     /// Its hold, as far as it was looked at.
     stop: Option<Stop>,
@@ -137,6 +138,7 @@ impl Unit {
             gives_way: false,
             progress: Duration::MAX,
             counted: now,
+            counted_said_ns: 0,
             turn: Turn::default(),
             stop: None,
         }
@@ -211,9 +213,15 @@ impl Unit {
     /// nanoseconds of device time in all. To be called before it is held or let go.
     pub fn count(&mut self, ran: Ran, said_ns: u64, now: Instant) -> Counted {
         let late = self.note_used(ran, said_ns, now);
+        let said_before_ns = core::mem::replace(&mut self.counted_said_ns, self.used.said_ns);
         if ran.is_alone() {
-            let has_work = self.pauses.has_work();
-            self.filling.count(Step { alone: ran.whole, has_work, waits: self.waits }, now);
+            let step = Step {
+                alone: ran.whole,
+                has_work: self.pauses.has_work(),
+                used: Duration::from_ns(self.used.said_ns - said_before_ns),
+                waits: self.waits,
+            };
+            self.filling.count(step, now);
         }
         let before = (self.report.leaves_room, self.report.host_bound);
         self.report.leaves_room = self.is_side_by_side || self.filling.leaves_room(now);

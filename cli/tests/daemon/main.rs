@@ -233,6 +233,30 @@ fn a_process_says_how_often_it_waits() {
 }
 
 #[test]
+fn a_program_that_launches_kernel_by_kernel_is_bound_by_its_host() {
+    let node = Node::new();
+    let batch = node.background("batch", &["--class", "batch"]);
+    assert!(batch.goes_on());
+    let source = node.folder.path().join("program.c");
+    fs::write(&source, EAGER).expect("a file");
+    node.compile(&source);
+    let eager = node.background("eager", &["--class", "interactive"]);
+    assert!(eager.goes_on());
+    let said = || {
+        let clients = node.status().clients;
+        clients.into_iter().find(|one| one.pid == eager.pid()).expect("it is connected")
+    };
+    for _ in 0..3 {
+        node.until("it waits for its device", |_| said().host_bound);
+        node.until("it is found out anew", |_| !said().host_bound);
+    }
+    assert!(eager.goes_on() && batch.goes_on());
+    assert_eq!(said().holds, 0, "nothing comes before it");
+    eager.end();
+    batch.end();
+}
+
+#[test]
 fn a_program_runs_ahead_in_its_default_stream_while_the_daemon_holds_it() {
     let node = Node::new();
     let source = node.folder.path().join("program.c");

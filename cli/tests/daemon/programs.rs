@@ -289,3 +289,40 @@ int main(int count, char **arguments) {
   return 0;
 }
 "#;
+
+/// A program that launches a kernel of 50 µs each 250 µs or slower, counts its launches like
+/// [`PROGRAM`], and waits for the device after 200.
+pub(crate) const EAGER: &str = r#"
+#include <stdio.h>
+#include <time.h>
+#include <unistd.h>
+int cuInit(unsigned); int cuDevicePrimaryCtxRetain(void **, int); int cuCtxSetCurrent(void *);
+int cuCtxSynchronize(void); int cuModuleLoadData(void **, const void *);
+int cuModuleGetFunction(void **, void *, const char *);
+int cuLaunchKernel(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
+                   void *, void **, void **);
+static unsigned long now(void) {
+  struct timespec time;
+  clock_gettime(CLOCK_MONOTONIC, &time);
+  return time.tv_sec * 1000000000ul + time.tv_nsec;
+}
+int main(int count, char **arguments) {
+  static const char image[] = ".version 6.5\n.visible .entry xs_spin()\n";
+  void *context, *module, *spin; unsigned long ns = 50000, stamps = 0; unsigned done = 0;
+  void *values[] = {&ns, &stamps};
+  if (count < 2 || cuInit(0) || cuDevicePrimaryCtxRetain(&context, 0)) return 1;
+  if (cuCtxSetCurrent(context) || cuModuleLoadData(&module, image)) return 2;
+  if (cuModuleGetFunction(&spin, module, "xs_spin")) return 3;
+  while (!access(arguments[1], F_OK)) {
+    for (int i = 0; i < 200; ++i) {
+      unsigned long begin = now();
+      if (cuLaunchKernel(spin, 1, 1, 1, 1, 1, 1, 0, 0, values, 0)) return 4;
+      while (now() - begin < 250000) usleep(50);
+    }
+    if (cuCtxSynchronize()) return 5;
+    FILE *file = fopen(arguments[1], "r+");
+    if (file) { fprintf(file, "%u\n", done += 200); fclose(file); }
+  }
+  return 0;
+}
+"#;

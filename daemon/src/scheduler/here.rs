@@ -222,10 +222,17 @@ mod tests {
 
     /// Work of 20 µs and pauses of 30 µs, so often. The host waits in each, or never.
     fn work_in_bits(here: &mut Here, page: &SharedPage, steps: u32, waits: bool) {
+        work(here, page, steps, waits, true);
+    }
+
+    /// `is_seen`: the pauses are long enough for that.
+    fn work(here: &mut Here, page: &SharedPage, steps: u32, waits: bool, is_seen: bool) {
         for _ in 0..steps {
             for (has_work, passed_ns) in [(0, 20_000), (1, 30_000)] {
                 count_waits(page).fetch_add(has_work * u32::from(waits), Ordering::SeqCst);
-                page.header(2).store(has_work, Ordering::SeqCst);
+                let ended_ns = u64::from(1 - has_work) * passed_ns;
+                page.wide_header(2).fetch_add(ended_ns, Ordering::SeqCst);
+                page.header(2).store(has_work | u32::from(!is_seen), Ordering::SeqCst);
                 here.turn(passed_ns, &[1]);
             }
         }
@@ -245,6 +252,11 @@ mod tests {
         here.turn(1_100_000_000, &[]);
         here.turn(0, &[]);
         assert_eq!(gates_of(&high, &low), (false, true), "that may have changed");
+        work(&mut here, &high, 400, false, false);
+        assert_eq!(gates_of(&high, &low), (false, false), "it says what it used");
+        assert_eq!(gates_of(&lowest, &lowest), (true, true), "low fills the GPU");
+        here.turn(1_100_000_000, &[]);
+        here.turn(0, &[]);
         here.take(Op::FillPauses(false));
         work_in_bits(&mut here, &high, 200, false);
         assert_eq!(gates_of(&high, &low), (false, true), "the administrator does not want it");
