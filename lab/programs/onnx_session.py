@@ -8,6 +8,8 @@ from onnx import TensorProto, helper
 
 if "CUDAExecutionProvider" not in onnxruntime.get_available_providers():
     raise SystemExit("this ONNX Runtime has no CUDA provider")
+if hasattr(onnxruntime, "preload_dlls"):
+    onnxruntime.preload_dlls()
 weights = numpy.random.default_rng(1).standard_normal((512, 512)).astype(numpy.float32) / 23
 nodes = [helper.make_node("MatMul", ["x", "w"], ["y"]), helper.make_node("Tanh", ["y"], ["z"])]
 value = helper.make_tensor_value_info
