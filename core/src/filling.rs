@@ -14,7 +14,9 @@
 //! priorities may run beside it: what they cost is at most a time slice each time that it waits.
 //!
 //! Ends are seen late, and short pauses not at all. So what was used is what the unit says of it,
-//! which it does when commands have ended.
+//! which it does when commands have ended. Whether lower priorities do cost no more is tried: if
+//! fewer of its commands end beside them than alone in the same time, they are held again, for two
+//! seconds at first, and longer each time, up to a minute.
 //!
 //! ```
 //! use xsched_core::filling::{Filling, Step};
@@ -27,7 +29,7 @@
 //!         now += Duration::from_us(us);
 //!         let alone = Duration::from_us(us);
 //!         let used = if has_work { alone } else { Duration::ZERO };
-//!         let step = Step { alone, has_work, used, waits: Some(7) };
+//!         let step = Step { time: alone, has_work, used, ended: 1, waits: Some(7) };
 //!         filling.count(step, now);
 //!     }
 //! }
@@ -50,15 +52,24 @@ const ENOUGH: Duration = Duration::from_ms(4);
 /// For so long a unit counts as it was last seen alone.
 const KEPT: Duration = Duration::from_ms(1_000);
 
-/// Some time in which a unit had the device to itself.
+/// So long a unit runs beside lower priorities before it is said how it gets on.
+const TRIED: Duration = Duration::from_ms(100);
+/// Fewer of its commands end beside them if it is less than three of so many.
+const FEWER: [u64; 2] = [3, 4];
+/// For so long lower priorities are held again then, at first and at most.
+const AGAIN: [Duration; 2] = [Duration::from_ms(2_000), Duration::from_ms(64_000)];
+
+/// Some time in which a unit had the device, to itself or beside others.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Step {
     /// How long that was.
-    pub alone: Duration,
+    pub time: Duration,
     /// It had work then, or was in a pause.
     pub has_work: bool,
     /// How long commands took that it has said to have ended in it.
     pub used: Duration,
+    /// How many these were.
+    pub ended: u64,
     /// How often its host has waited for the device by now, or asked and heard that it was done;
     /// `None` if that is not known.
     pub waits: Option<u32>,
@@ -74,6 +85,7 @@ pub struct Filling {
     waits: Option<u32>,
     unwaited: Duration,
     host: Host,
+    trial: Trial,
     /// It may still run what it launched while it was held.
     is_behind: bool,
     /// Until then it leaves room, and is bound by its host.
@@ -85,24 +97,33 @@ impl Filling {
     /// It had the device to itself up to now.
     pub fn count(&mut self, step: Step, now: Instant) {
         let has_waited = step.waits.is_none() || step.waits != self.waits;
-        self.unwaited = if has_waited { Duration::ZERO } else { self.unwaited + step.alone };
+        self.unwaited = if has_waited { Duration::ZERO } else { self.unwaited + step.time };
         self.waits = step.waits;
         if self.is_behind {
             self.is_behind = step.has_work;
             return;
         }
+        self.trial.alone(step);
         let until = |is_so| if is_so { now + KEPT } else { Instant::ZERO };
         if let Some(is_bound) = self.host.count(step) {
-            self.host_until = until(is_bound && self.unwaited >= UNWAITED);
+            let rarely_waits = self.unwaited >= UNWAITED;
+            self.host_until = until(is_bound && rarely_waits && self.trial.may_begin(now));
         }
         let part = if step.has_work { &mut self.work } else { &mut self.pause };
-        *part += step.alone;
+        *part += step.time;
         let all = self.work + self.pause;
         if all < ENOUGH {
             return;
         }
         self.until = until(self.pause > all.per(PART));
         (self.work, self.pause) = (self.work.per(2), self.pause.per(2));
+    }
+
+    /// It ran beside others up to now.
+    pub fn beside(&mut self, step: Step, now: Instant) {
+        if self.is_host_bound(now) && self.trial.beside(step, now) {
+            self.host_until = Instant::ZERO;
+        }
     }
 
     /// It was held up to now.
@@ -134,7 +155,7 @@ impl Host {
     /// Whether it is bound by its host, once that can be said. It cannot between two times that it
     /// says what it used: that may be much at once.
     fn count(&mut self, step: Step) -> Option<bool> {
-        self.alone += step.alone;
+        self.alone += step.time;
         self.used += step.used;
         if step.used == Duration::ZERO || self.alone < UNWAITED {
             return None;
@@ -143,6 +164,85 @@ impl Host {
             *self = Self { alone: self.alone.per(2), used: self.used.per(2) };
         }
         Some(self.used < self.alone.per(HOST_PART))
+    }
+}
+
+/// How many commands ended in some time. Both count from one end to another.
+#[derive(Clone, Copy, Debug, Default)]
+struct Rate {
+    time: Duration,
+    ended: u64,
+    /// The time since the last end, if there was one.
+    since: Option<Duration>,
+}
+
+impl Rate {
+    fn count(&mut self, step: Step) {
+        self.since = self.since.map(|since| since + step.time);
+        if step.ended > 0
+            && let Some(since) = self.since.replace(Duration::ZERO)
+        {
+            self.time += since;
+            self.ended += step.ended;
+        }
+    }
+
+    /// Something else follows than what it counts.
+    const fn pause(&mut self) {
+        self.since = None;
+    }
+}
+
+/// How a unit gets on beside lower priorities, and alone.
+#[derive(Clone, Copy, Debug)]
+struct Trial {
+    alone: Rate,
+    beside: Rate,
+    /// Until then there is none, and so long it will be to the next but one.
+    until: Instant,
+    again: Duration,
+}
+
+impl Default for Trial {
+    fn default() -> Self {
+        let (alone, beside) = (Rate::default(), Rate::default());
+        Self { alone, beside, until: Instant::ZERO, again: AGAIN[0] }
+    }
+}
+
+impl Trial {
+    fn may_begin(&self, now: Instant) -> bool {
+        now >= self.until
+    }
+
+    fn alone(&mut self, step: Step) {
+        self.beside.pause();
+        self.alone.count(step);
+        if self.alone.time >= TRIED {
+            let Rate { time, ended, since } = self.alone;
+            self.alone = Rate { time: time.per(2), ended: ended / 2, since };
+        }
+    }
+
+    /// Whether it has turned out to get on less well.
+    fn beside(&mut self, step: Step, now: Instant) -> bool {
+        self.alone.pause();
+        self.beside.count(step);
+        if self.beside.time < TRIED {
+            return false;
+        }
+        let Rate { time, ended, .. } = core::mem::take(&mut self.beside);
+        let of = |ended: u64, time: Duration, part: u64| {
+            u128::from(ended) * u128::from(time.as_ns()) * u128::from(part)
+        };
+        let is_worse = of(ended, self.alone.time, FEWER[1]) < of(self.alone.ended, time, FEWER[0]);
+        if is_worse {
+            self.until = now + self.again;
+            self.again = (self.again + self.again).min(AGAIN[1]);
+        } else {
+            self.again = AGAIN[0];
+        }
+        is_worse
     }
 }
 
@@ -159,7 +259,7 @@ mod tests {
                 let waits = Some(1 + step.wrapping_mul(waits));
                 let alone = Duration::from_us(us);
                 let used = if has_work { alone } else { Duration::ZERO };
-                filling.count(Step { alone, has_work, used, waits }, now);
+                filling.count(Step { time: alone, has_work, used, ended: 1, waits }, now);
             }
         }
         now
@@ -188,14 +288,14 @@ mod tests {
             for has_work in [true, false] {
                 let alone = Duration::from_us(if has_work { 20 } else { 30 });
                 let used = if has_work { alone } else { Duration::ZERO };
-                filling.count(Step { alone, has_work, used, waits: None }, now);
+                filling.count(Step { time: alone, has_work, used, ended: 1, waits: None }, now);
             }
         }
         assert!(filling.leaves_room(now) && !filling.is_host_bound(now), "nothing says it");
         let [alone, used] = [20, 1].map(Duration::from_ms);
         let once = |waits| {
             let mut filling = Filling::default();
-            let step = Step { alone, has_work: true, used, waits };
+            let step = Step { time: alone, has_work: true, used, ended: 1, waits };
             filling.count(step, now);
             filling.count(step, now);
             filling.is_host_bound(now)
@@ -213,7 +313,8 @@ mod tests {
             let has_ended = step % ended == 0;
             let used = Duration::from_us(if has_ended { used_us * u64::from(ended) } else { 0 });
             let has_work = step % 10 >= pauses;
-            filling.count(Step { alone, has_work, used, waits: Some(1) }, now);
+            let ended = u64::from(has_ended);
+            filling.count(Step { time: alone, has_work, used, ended, waits: Some(1) }, now);
             was_bound |= filling.is_host_bound(now);
         }
         was_bound
@@ -225,6 +326,42 @@ mod tests {
         assert!(!is_bound(2, 60, 1) && !is_bound(2, 60, 200));
         assert!(is_bound(0, 30, 1), "no pause is seen");
         assert!(!is_bound(2, 100, 500), "50 ms at once");
+    }
+
+    /// For how long lower priorities run in a minute beside one of whose commands so many percent
+    /// end then.
+    fn beside_ms(percent: u64) -> u64 {
+        let (mut filling, mut beside) = (Filling::default(), 0);
+        let (time, used) = (Duration::from_ms(1), Duration::from_us(200));
+        for ms in 1..=60_000 {
+            let now = Instant::ZERO + Duration::from_ms(ms);
+            let is_beside = filling.is_host_bound(now);
+            // It always says how much has ended since the last time, four milliseconds ago.
+            let ended = if ms % 4 > 0 {
+                0
+            } else if is_beside {
+                percent
+            } else {
+                100
+            };
+            let used = if ended > 0 { used + used } else { Duration::ZERO };
+            let step = Step { time, has_work: true, used, ended, waits: Some(1) };
+            if is_beside {
+                filling.beside(step, now);
+                beside += 1;
+            } else {
+                filling.count(step, now);
+            }
+        }
+        beside
+    }
+
+    #[test]
+    fn lower_priorities_are_held_again_if_fewer_commands_end_beside_them() {
+        assert!((55_000..60_000).contains(&beside_ms(100)));
+        assert!((55_000..60_000).contains(&beside_ms(80)));
+        assert!((300..700).contains(&beside_ms(70)));
+        assert!((300..700).contains(&beside_ms(45)));
     }
 
     #[test]

@@ -75,8 +75,6 @@ pub struct Unit {
     pauses: Pauses,
     filling: Filling,
     is_side_by_side: bool,
-    /// How often its host has waited for the device, as far as that is known.
-    waits: Option<u32>,
     is_held: bool,
     by_hand: bool,
     for_gang: bool,
@@ -85,7 +83,7 @@ pub struct Unit {
     progress: Duration,
     /// When [`Unit::count`] was called last, and what it had said then that it had used.
     counted: Instant,
-    counted_said_ns: u64,
+    counted_said: Said,
     turn: Turn,
     /// Its hold, as far as it was looked at.
     stop: Option<Stop>,
@@ -104,6 +102,25 @@ struct Stop {
 struct Turn {
     used_ns: u64,
     said_ns: u64,
+}
+
+/// What a unit says of itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Said {
+    /// The device time that it has used in all, in nanoseconds.
+    pub used_ns: u64,
+    /// How many of its commands have ended.
+    pub ended: u64,
+    /// How often its host has waited for the device, or asked and heard that it was done; `None`
+    /// if it cannot say.
+    pub waits: Option<u32>,
+}
+
+impl From<u64> for Said {
+    /// It has used so many nanoseconds, and says nothing else.
+    fn from(used_ns: u64) -> Self {
+        Self { used_ns, ..Self::default() }
+    }
 }
 
 /// What [`Unit::count`] found.
@@ -131,14 +148,13 @@ impl Unit {
             pauses: Pauses::new(now),
             filling: Filling::default(),
             is_side_by_side: false,
-            waits: None,
             is_held: false,
             by_hand: false,
             for_gang: false,
             gives_way: false,
             progress: Duration::MAX,
             counted: now,
-            counted_said_ns: 0,
+            counted_said: Said::default(),
             turn: Turn::default(),
             stop: None,
         }
@@ -147,12 +163,6 @@ impl Unit {
     /// Its device runs it and other units at the same time, and does not change between them.
     pub const fn run_side_by_side(&mut self) {
         self.is_side_by_side = true;
-    }
-
-    /// Its host says how often it has waited for the device, or asked and heard that it was done;
-    /// `None` if it cannot say. To be called before [`Unit::count`].
-    pub const fn note_waits(&mut self, waits: Option<u32>) {
-        self.waits = waits;
     }
 
     /// Whether it has work, or is in a short pause.
@@ -209,19 +219,16 @@ impl Unit {
         true
     }
 
-    /// Time has passed, in which it ran for so long, and it says that it has used `said_ns`
-    /// nanoseconds of device time in all. To be called before it is held or let go.
-    pub fn count(&mut self, ran: Ran, said_ns: u64, now: Instant) -> Counted {
-        let late = self.note_used(ran, said_ns, now);
-        let said_before_ns = core::mem::replace(&mut self.counted_said_ns, self.used.said_ns);
+    /// Time has passed, in which it ran for so long, and it says this of itself. To be called
+    /// before it is held or let go.
+    pub fn count(&mut self, ran: Ran, said: impl Into<Said>, now: Instant) -> Counted {
+        let said = said.into();
+        let late = self.note_used(ran, said.used_ns, now);
+        let step = self.step(ran, said);
         if ran.is_alone() {
-            let step = Step {
-                alone: ran.whole,
-                has_work: self.pauses.has_work(),
-                used: Duration::from_ns(self.used.said_ns - said_before_ns),
-                waits: self.waits,
-            };
             self.filling.count(step, now);
+        } else if ran.part > Duration::ZERO {
+            self.filling.beside(step, now);
         }
         let before = (self.report.leaves_room, self.report.host_bound);
         self.report.leaves_room = self.is_side_by_side || self.filling.leaves_room(now);
@@ -230,6 +237,19 @@ impl Unit {
         let is_much = self.progress != Duration::MAX && self.used.unreported() >= self.progress;
         let is_over = self.pauses.due().is_some_and(|due| due <= now);
         Counted { is_due: is_much || has_changed, is_over, late }
+    }
+
+    /// What the last part of the time brought.
+    fn step(&mut self, ran: Ran, said: Said) -> Step {
+        let used_ns = self.used.said_ns;
+        let before = core::mem::replace(&mut self.counted_said, Said { used_ns, ..said });
+        Step {
+            time: ran.whole,
+            has_work: self.pauses.has_work(),
+            used: Duration::from_ns(used_ns - before.used_ns),
+            ended: said.ended.saturating_sub(before.ended),
+            waits: said.waits,
+        }
     }
 
     /// Notes what it used, and answers for how long it had the device while it was held.

@@ -377,8 +377,8 @@ impl Driver {
         self.units.loaded_keys(keys);
         for key in keys.iter().copied() {
             let counted = self.units.change(key, |unit| {
-                unit.note_waits(fills_pauses);
-                (unit.count(passed, running[unit.device.index()], now), unit.device)
+                let running = running[unit.device.index()];
+                (unit.count(passed, running, fills_pauses, now), unit.device)
             });
             let Some((counted, device)) = counted else { continue };
             if counted.late > Span::ZERO {

@@ -6,7 +6,7 @@ use xsched_core::hint::{Hints, Priority};
 use xsched_core::id::{DeviceId, QueueId};
 use xsched_core::message::{Order, Report};
 use xsched_core::time::{Duration, Instant};
-use xsched_core::unit::{Counted, Ran, Unit as State};
+use xsched_core::unit::{Counted, Ran, Said, Unit as State};
 use xsched_hal_stream::SharedPage;
 use xsched_node::{
     Others, holder, is_loaded, levels, loaded_queues, past, retired, set_others, set_unwanted,
@@ -226,13 +226,14 @@ impl Unit {
         has_changed
     }
 
-    /// Looks how often its host has waited, if that matters. To be called before [`Unit::count`].
-    pub(crate) fn note_waits(&mut self, matters: bool) {
-        self.state.note_waits(self.host_waits().filter(|_| matters));
-    }
-
-    /// Time has passed, in which so many ran on its GPU.
-    pub(crate) fn count(&mut self, passed: Duration, running: u64, now: Instant) -> Counted {
+    /// Time has passed, in which so many ran on its GPU. Whether its host waits may not matter.
+    pub(crate) fn count(
+        &mut self,
+        passed: Duration,
+        running: u64,
+        waits_matter: bool,
+        now: Instant,
+    ) -> Counted {
         if self.is_closed() {
             self.account.watch(self.retired(), now);
         }
@@ -242,7 +243,9 @@ impl Unit {
             (true, false) => Ran { whole: passed, part: Duration::ZERO },
             (true, true) => Ran::of(running, passed),
         };
-        self.state.count(ran, self.said_ns(), now)
+        let waits = self.host_waits().filter(|_| waits_matter);
+        let said = Said { used_ns: self.said_ns(), ended: self.retired(), waits };
+        self.state.count(ran, said, now)
     }
 
     /// Others had the GPU for so long while this one ran.

@@ -12,7 +12,7 @@ use xsched_core::level::{Level, LevelChoice};
 use xsched_core::policy::Policy;
 use xsched_core::scheduler::{Attach, Heap, Scheduler, SchedulerError};
 use xsched_core::time::{Duration, Instant};
-use xsched_core::unit::{Ran, Unit};
+use xsched_core::unit::{Ran, Said, Unit};
 
 use super::Engine;
 use super::setup::{DAEMON_STREAM, policy_hints};
@@ -60,7 +60,7 @@ struct UnitSim {
     /// None has any more, and the process says so then.
     ends: Option<Instant>,
     /// Device time of commands that have retired.
-    said_ns: u64,
+    said: Said,
     /// What was stored into its gates, and the device has not seen.
     stored: VecDeque<bool>,
 }
@@ -122,13 +122,13 @@ impl<'a> Daemon<'a> {
                 queues: Vec::new(),
                 loaded: 0,
                 ends: None,
-                said_ns: 0,
+                said: Said::default(),
                 stored: VecDeque::new(),
             });
         }
         if spec.host_bound {
             // It never waits.
-            self.units[at].state.note_waits(Some(0));
+            self.units[at].said.waits = Some(0);
         } else if spec.leaves_room {
             self.units[at].state.run_side_by_side();
         }
@@ -165,7 +165,9 @@ impl<'a> Daemon<'a> {
 
     /// Commands of a queue have retired that took so long.
     fn retired(&mut self, queue: usize, used_ns: u64) {
-        self.units[self.unit_of[queue]].said_ns += used_ns;
+        let said = &mut self.units[self.unit_of[queue]].said;
+        said.used_ns += used_ns;
+        said.ended += 1;
     }
 
     /// Looks at all processes, and decides. Answers whose gates it stores into.
@@ -176,7 +178,7 @@ impl<'a> Daemon<'a> {
             unit.ends = unit.ends.filter(|_| !has_ended);
             self.rung |= has_ended;
             let has_work = unit.loaded > 0 || unit.ends.is_some();
-            if unit.state.look(has_work, unit.said_ns, now) {
+            if unit.state.look(has_work, unit.said.used_ns, now) {
                 // It is known.
                 let _ = self.machine.handle_report(now, unit.id, &unit.state.take_report());
             }
@@ -212,7 +214,7 @@ impl<'a> Daemon<'a> {
         for unit in self.units.iter_mut().filter(|unit| unit.state.is_loaded()) {
             let ran = Ran::of(running[unit.device], passed);
             let ran = if unit.state.runs() { ran } else { Ran::NOT };
-            let counted = unit.state.count(ran, unit.said_ns, now);
+            let counted = unit.state.count(ran, unit.said, now);
             late[unit.device] += counted.late;
             if counted.is_due {
                 let _ = self.machine.handle_report(now, unit.id, &unit.state.take_report());
