@@ -15,8 +15,8 @@
 //!
 //! Ends are seen late, and short pauses not at all. So what was used is what the unit says of it,
 //! which it does when commands have ended. Whether lower priorities do cost no more is tried: if
-//! fewer of its commands end beside them than alone in the same time, they are held again, for two
-//! seconds at first, and longer each time, up to a minute.
+//! fewer of its commands end beside them than alone in the same time, they are held again, for four
+//! seconds at first, and longer each time, up to two minutes.
 //!
 //! ```
 //! use xsched_core::filling::{Filling, Step};
@@ -55,9 +55,12 @@ const KEPT: Duration = Duration::from_ms(1_000);
 /// So long a unit runs beside lower priorities before it is said how it gets on.
 const TRIED: Duration = Duration::from_ms(100);
 /// Fewer of its commands end beside them if it is less than three of so many.
-const FEWER: [u64; 2] = [3, 4];
+const FEWER: u64 = 4;
+/// The same, if it is clear sooner: half of it.
+const TRIED_BRIEFLY: Duration = Duration::from_ms(25);
+const FAR_FEWER: u64 = 6;
 /// For so long lower priorities are held again then, at first and at most.
-const AGAIN: [Duration; 2] = [Duration::from_ms(2_000), Duration::from_ms(64_000)];
+const AGAIN: [Duration; 2] = [Duration::from_ms(4_000), Duration::from_ms(128_000)];
 
 /// Some time in which a unit had the device, to itself or beside others.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -187,6 +190,14 @@ impl Rate {
         }
     }
 
+    /// Whether it is less than three of so many parts of the other one.
+    fn is_below(self, parts: u64, other: Self) -> bool {
+        let product = |rate: Self, time: Duration, part: u64| {
+            u128::from(rate.ended) * u128::from(time.as_ns()) * u128::from(part)
+        };
+        product(self, other.time, parts) < product(other, self.time, 3)
+    }
+
     /// Something else follows than what it counts.
     const fn pause(&mut self) {
         self.since = None;
@@ -228,21 +239,27 @@ impl Trial {
     fn beside(&mut self, step: Step, now: Instant) -> bool {
         self.alone.pause();
         self.beside.count(step);
+        if self.beside.time < TRIED_BRIEFLY {
+            return false;
+        }
+        if self.beside.is_below(FAR_FEWER, self.alone) {
+            return self.put_off(now);
+        }
         if self.beside.time < TRIED {
             return false;
         }
-        let Rate { time, ended, .. } = core::mem::take(&mut self.beside);
-        let of = |ended: u64, time: Duration, part: u64| {
-            u128::from(ended) * u128::from(time.as_ns()) * u128::from(part)
-        };
-        let is_worse = of(ended, self.alone.time, FEWER[1]) < of(self.alone.ended, time, FEWER[0]);
-        if is_worse {
-            self.until = now + self.again;
-            self.again = (self.again + self.again).min(AGAIN[1]);
-        } else {
-            self.again = AGAIN[0];
+        if self.beside.is_below(FEWER, self.alone) {
+            return self.put_off(now);
         }
-        is_worse
+        (self.beside, self.again) = (Rate::default(), AGAIN[0]);
+        false
+    }
+
+    fn put_off(&mut self, now: Instant) -> bool {
+        self.until = now + self.again;
+        self.again = (self.again + self.again).min(AGAIN[1]);
+        self.beside = Rate::default();
+        true
     }
 }
 
@@ -360,8 +377,8 @@ mod tests {
     fn lower_priorities_are_held_again_if_fewer_commands_end_beside_them() {
         assert!((55_000..60_000).contains(&beside_ms(100)));
         assert!((55_000..60_000).contains(&beside_ms(80)));
-        assert!((300..700).contains(&beside_ms(70)));
-        assert!((300..700).contains(&beside_ms(45)));
+        assert!((400..600).contains(&beside_ms(70)), "{}", beside_ms(70));
+        assert!((100..150).contains(&beside_ms(45)), "{}", beside_ms(45));
     }
 
     #[test]
