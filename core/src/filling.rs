@@ -186,7 +186,8 @@ impl Rate {
             && let Some(since) = self.since.replace(Duration::ZERO)
         {
             self.time += since;
-            self.ended += step.ended;
+            // What it says may make no sense.
+            self.ended = self.ended.saturating_add(step.ended);
         }
     }
 
@@ -379,6 +380,20 @@ mod tests {
         assert!((55_000..60_000).contains(&beside_ms(80)));
         assert!((400..600).contains(&beside_ms(70)), "{}", beside_ms(70));
         assert!((100..150).contains(&beside_ms(45)), "{}", beside_ms(45));
+    }
+
+    #[test]
+    fn what_makes_no_sense_harms_nothing() {
+        let (time, used) = (Duration::from_ms(10), Duration::MAX);
+        for used in [Duration::from_ns(1), used] {
+            let mut filling = Filling::default();
+            for ms in 0..100 {
+                let now = Instant::ZERO + Duration::from_ms(ms);
+                let step = Step { time, has_work: true, used, ended: u64::MAX, waits: Some(1) };
+                filling.count(step, now);
+                filling.beside(step, now);
+            }
+        }
     }
 
     #[test]
