@@ -134,10 +134,10 @@ impl Filling {
         self.is_behind = true;
     }
 
-    /// Whether it leaves room for others, as one does that is bound by its host.
+    /// Whether its pauses leave room for others.
     #[must_use]
     pub fn leaves_room(&self, now: Instant) -> bool {
-        now < self.until || self.is_host_bound(now)
+        now < self.until
     }
 
     /// Whether it is bound by its host.

@@ -120,6 +120,13 @@ impl Report {
     pub const fn pending(&self) -> bool {
         self.submitted > self.retired
     }
+
+    /// Whether others of its priority have to wait for their turn: the device is busy with this
+    /// queue alone.
+    #[must_use]
+    pub const fn fills_device(&self) -> bool {
+        !self.leaves_room && !self.host_bound
+    }
 }
 
 /// Size of an encoded [`Order`].

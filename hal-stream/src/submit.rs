@@ -320,13 +320,14 @@ impl<A: StreamApi> StreamSubmit<A> {
         let presumed =
             likely && counted && !(queue.word.is_some() && is_due) && is_little(expected_ns);
         let idle = seen || likely && !presumed && self.has_ended();
+        if by_itself {
+            self.is_dry = idle || sees_ends && self.has_ended();
+        }
+        // An event is work too, so it comes after the question.
         if let Some(end) = self.end.take()
             && !seen
         {
             log_missed(self.record_late(end));
-        }
-        if by_itself {
-            self.is_dry = idle || sees_ends && self.has_ended();
         }
         let pause_ns = self.pause_ns(at);
         if idle || by_itself && self.is_dry {

@@ -100,8 +100,8 @@ fn follow(now: Instant, info: &QueueInfo, queues: &QueueTable<'_>, out: &mut Dec
     let Some(ready) = Ready::on(queues, info.device) else { return };
     let (place, class) = (ready.place(info.id), class_of(info.hints.priority));
     // The floor holds those that must not run.
-    let leaves_room = info.report.leaves_room || info.report.host_bound;
-    let takes_turns = !leaves_room && info.hints.priority != Priority::NO_EXECUTE;
+    let may_run = info.hints.priority != Priority::NO_EXECUTE;
+    let takes_turns = may_run && info.report.fills_device();
     let is_known = matches!(place, Place::Waiting | Place::Chosen);
     if takes_turns && info.ready && is_known && ready.key(info.id).class == class {
         return;

@@ -13,7 +13,7 @@ impl Engine<'_> {
         self.note_load(queue);
         let q = &mut self.queues[queue];
         let Some(report) = q.machine.poll_report() else { return };
-        let (leaves_room, host_bound) = (q.leaves_room || q.host_bound, q.host_bound);
+        let (leaves_room, host_bound) = (q.leaves_room, q.host_bound);
         let report = Report { leaves_room, host_bound, ..report };
         if let Some(checks) = &mut self.checks {
             match report.hold {
