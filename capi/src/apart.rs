@@ -12,7 +12,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 
-use xsched_node::{Others, SharedPage, count_waits, others};
+use xsched_node::{Others, SharedPage, count_waited, others};
 
 /// 0, or 1 for ever.
 static APART: AtomicU32 = AtomicU32::new(0);
@@ -58,12 +58,12 @@ pub(crate) fn follow(page: &Arc<SharedPage>) {
     FIRST.store(Arc::as_ptr(kept).cast_mut(), Ordering::Release);
 }
 
-/// The program waits for the device, or asked and heard that it is done. That is counted on the
-/// first GPU of the process.
-pub(crate) fn waited() {
+/// The program has waited for the device for so long, in nanoseconds, or asked and heard that it is
+/// done. That is counted on the first GPU of the process.
+pub(crate) fn waited(waited_ns: u64) {
     // SAFETY: it is null, or a page that stays for ever.
     if let Some(page) = unsafe { FIRST.load(Ordering::Acquire).as_ref() } {
-        count_waits(page).fetch_add(1, Ordering::Relaxed);
+        count_waited(page, waited_ns);
     }
 }
 

@@ -324,11 +324,12 @@ pub unsafe extern "C" fn xsched_private_wait(
     })
 }
 
-/// For interposers: the program waits for the device, or asked and heard that it is done.
+/// For interposers: the program has waited for the device for so long, in nanoseconds, or asked and
+/// heard that it is done.
 // SAFETY: no other library has a function of this name.
 #[unsafe(no_mangle)]
-pub extern "C" fn xsched_private_waited() -> XResult {
-    apart::waited();
+pub extern "C" fn xsched_private_waited(waited_ns: u64) -> XResult {
+    apart::waited(waited_ns);
     XResult::kXSchedSuccess
 }
 

@@ -15,8 +15,9 @@
 //!
 //! Ends are seen late, and short pauses not at all. So what was used is what the unit says of it,
 //! which it does when commands have ended. Whether lower priorities do cost no more is tried: if
-//! fewer of its commands end beside them than alone in the same time, they are held again, for four
-//! seconds at first, and longer each time, up to two minutes.
+//! fewer of its commands end beside them than alone in the same time, and its host waits for longer,
+//! they are held again, for four seconds at first, and longer each time, up to two minutes. If fewer
+//! end and its host waits no longer, the host was late for another reason.
 //!
 //! ```
 //! use xsched_core::filling::{Filling, Step};
@@ -29,7 +30,7 @@
 //!         now += Duration::from_us(us);
 //!         let alone = Duration::from_us(us);
 //!         let used = if has_work { alone } else { Duration::ZERO };
-//!         let step = Step { time: alone, has_work, used, ended: 1, waits: Some(7) };
+//!         let step = Step { time: alone, has_work, used, ended: 1, waited: Some(Duration::ZERO) };
 //!         filling.count(step, now);
 //!     }
 //! }
@@ -73,9 +74,9 @@ pub struct Step {
     pub used: Duration,
     /// How many these were.
     pub ended: u64,
-    /// How often its host has waited for the device by now, or asked and heard that it was done;
-    /// `None` if that is not known.
-    pub waits: Option<u32>,
+    /// For how long its host has waited for the device in it, not zero if it has, or asked and
+    /// heard that it was done. `None` if that is not known.
+    pub waited: Option<Duration>,
 }
 
 /// Knows whether a unit leaves room.
@@ -84,8 +85,7 @@ pub struct Filling {
     /// Of the time in which it had the device to itself, with work and without.
     work: Duration,
     pause: Duration,
-    /// How often its host had waited, and how long it had the device to itself since.
-    waits: Option<u32>,
+    /// For how long it had the device to itself since its host waited.
     unwaited: Duration,
     host: Host,
     trial: Trial,
@@ -99,9 +99,8 @@ pub struct Filling {
 impl Filling {
     /// It had the device to itself up to now.
     pub fn count(&mut self, step: Step, now: Instant) {
-        let has_waited = step.waits.is_none() || step.waits != self.waits;
-        self.unwaited = if has_waited { Duration::ZERO } else { self.unwaited + step.time };
-        self.waits = step.waits;
+        self.unwaited += step.time;
+        self.note_waited(step);
         if self.is_behind {
             self.is_behind = step.has_work;
             return;
@@ -124,8 +123,20 @@ impl Filling {
 
     /// It ran beside others up to now.
     pub fn beside(&mut self, step: Step, now: Instant) {
+        self.note_waited(step);
         if self.is_host_bound(now) && self.trial.beside(step, now) {
             self.host_until = Instant::ZERO;
+        }
+    }
+
+    /// It did not run up to now.
+    pub fn off(&mut self, step: Step) {
+        self.note_waited(step);
+    }
+
+    fn note_waited(&mut self, step: Step) {
+        if step.waited != Some(Duration::ZERO) {
+            self.unwaited = Duration::ZERO;
         }
     }
 
@@ -170,11 +181,13 @@ impl Host {
     }
 }
 
-/// How many commands ended in some time. Both count from one end to another.
+/// How many commands ended in some time, and for how long the host waited. All count from one end
+/// to another.
 #[derive(Clone, Copy, Debug, Default)]
 struct Rate {
     time: Duration,
     ended: u64,
+    waited: Duration,
     /// The time since the last end, if there was one.
     since: Option<Duration>,
 }
@@ -182,6 +195,7 @@ struct Rate {
 impl Rate {
     fn count(&mut self, step: Step) {
         self.since = self.since.map(|since| since + step.time);
+        self.waited += step.waited.unwrap_or_default();
         if step.ended > 0
             && let Some(since) = self.since.replace(Duration::ZERO)
         {
@@ -191,12 +205,29 @@ impl Rate {
         }
     }
 
-    /// Whether it is less than three of so many parts of the other one.
-    fn is_below(self, parts: u64, other: Self) -> bool {
-        let product = |rate: Self, time: Duration, part: u64| {
-            u128::from(rate.ended) * u128::from(time.as_ns()) * u128::from(part)
+    /// For how long the host did not wait, in nanoseconds.
+    fn unwaited_ns(self) -> u64 {
+        self.time.as_ns().saturating_sub(self.waited.as_ns())
+    }
+
+    /// Whether less than three of so many parts of what is got alone is got beside others, because
+    /// its host waits for longer. That cannot be told of one that mostly waits.
+    fn is_below(self, parts: u64, alone: Self) -> bool {
+        let product = |got: u64, of: Duration, part: u64| {
+            u128::from(got) * u128::from(of.as_ns()) * u128::from(part)
         };
-        product(self, other.time, parts) < product(other, self.time, 3)
+        let less = |beside: u64, by_itself: u64| {
+            product(beside, alone.time, parts) < product(by_itself, self.time, 3)
+        };
+        let waits_mostly = alone.unwaited_ns() < alone.time.per(2).as_ns();
+        let waits_longer = less(self.unwaited_ns(), alone.unwaited_ns());
+        less(self.ended, alone.ended) && (waits_mostly || waits_longer)
+    }
+
+    /// Half of it.
+    const fn half(self) -> Self {
+        let (time, waited) = (self.time.per(2), self.waited.per(2));
+        Self { time, ended: self.ended / 2, waited, ..self }
     }
 
     /// Something else follows than what it counts.
@@ -231,8 +262,7 @@ impl Trial {
         self.beside.pause();
         self.alone.count(step);
         if self.alone.time >= TRIED {
-            let Rate { time, ended, since } = self.alone;
-            self.alone = Rate { time: time.per(2), ended: ended / 2, since };
+            self.alone = self.alone.half();
         }
     }
 
@@ -268,16 +298,18 @@ impl Trial {
 mod tests {
     use super::*;
 
-    /// So many steps of work and of a pause, in µs. The host waits `waits` times in each.
-    fn run(filling: &mut Filling, steps: u32, us: [u64; 2], waits: u32) -> Instant {
+    const NOT: Option<Duration> = Some(Duration::ZERO);
+
+    /// So many steps of work and of a pause, in µs. The host waits in each for so many.
+    fn run(filling: &mut Filling, steps: u32, us: [u64; 2], waited_us: u64) -> Instant {
         let mut now = Instant::from_ns(1);
-        for step in 0..steps {
+        for _ in 0..steps {
             for (has_work, us) in [true, false].into_iter().zip(us) {
                 now += Duration::from_us(us);
-                let waits = Some(1 + step.wrapping_mul(waits));
                 let alone = Duration::from_us(us);
                 let used = if has_work { alone } else { Duration::ZERO };
-                filling.count(Step { time: alone, has_work, used, ended: 1, waits }, now);
+                let waited = Some(Duration::from_us(waited_us));
+                filling.count(Step { time: alone, has_work, used, ended: 1, waited }, now);
             }
         }
         now
@@ -291,9 +323,9 @@ mod tests {
 
     #[test]
     fn who_pauses_without_waiting_is_bound_by_its_host() {
-        let is_bound = |us, waits| {
+        let is_bound = |us, waited_us| {
             let mut filling = Filling::default();
-            let now = run(&mut filling, 200, us, waits);
+            let now = run(&mut filling, 200, us, waited_us);
             filling.is_host_bound(now)
         };
         assert!(is_bound([20, 30], 0));
@@ -306,19 +338,35 @@ mod tests {
             for has_work in [true, false] {
                 let alone = Duration::from_us(if has_work { 20 } else { 30 });
                 let used = if has_work { alone } else { Duration::ZERO };
-                filling.count(Step { time: alone, has_work, used, ended: 1, waits: None }, now);
+                filling.count(Step { time: alone, has_work, used, ended: 1, waited: None }, now);
             }
         }
         assert!(filling.leaves_room(now) && !filling.is_host_bound(now), "nothing says it");
         let [alone, used] = [20, 1].map(Duration::from_ms);
-        let once = |waits| {
+        let once = |waited| {
             let mut filling = Filling::default();
-            let step = Step { time: alone, has_work: true, used, ended: 1, waits };
+            let step = Step { time: alone, has_work: true, used, ended: 1, waited };
             filling.count(step, now);
             filling.count(step, now);
             filling.is_host_bound(now)
         };
-        assert!(!once(None) && once(Some(1)), "in one step");
+        assert!(!once(None) && once(NOT), "in one step");
+    }
+
+    #[test]
+    fn waits_count_whenever_they_are() {
+        let [ms, used] = [Duration::from_ms(4), Duration::from_ms(1)];
+        let is_bound = |between: &dyn Fn(&mut Filling, Step)| {
+            let mut filling = Filling::default();
+            let step = Step { time: ms, has_work: true, used, ended: 1, waited: NOT };
+            filling.count(step, Instant::ZERO);
+            between(&mut filling, Step { waited: Some(used), ..step });
+            filling.count(step, Instant::ZERO);
+            filling.is_host_bound(Instant::ZERO)
+        };
+        assert!(is_bound(&|_, _| {}));
+        assert!(!is_bound(&|filling, waits| filling.off(waits)), "it did not run");
+        assert!(!is_bound(&|filling, waits| filling.beside(waits, Instant::ZERO)));
     }
 
     /// Steps of 100 µs, of which so many in ten are seen as pauses. It says what it used each time
@@ -332,7 +380,7 @@ mod tests {
             let used = Duration::from_us(if has_ended { used_us * u64::from(ended) } else { 0 });
             let has_work = step % 10 >= pauses;
             let ended = u64::from(has_ended);
-            filling.count(Step { time: alone, has_work, used, ended, waits: Some(1) }, now);
+            filling.count(Step { time: alone, has_work, used, ended, waited: NOT }, now);
             was_bound |= filling.is_host_bound(now);
         }
         was_bound
@@ -347,23 +395,24 @@ mod tests {
     }
 
     /// For how long lower priorities run in a minute beside one of whose commands so many percent
-    /// end then.
-    fn beside_ms(percent: u64) -> u64 {
+    /// end then. Its host waits for so many percent of the time, alone and beside them.
+    fn beside_ms(percent: u64, waited: [u64; 2]) -> u64 {
         let (mut filling, mut beside) = (Filling::default(), 0);
         let (time, used) = (Duration::from_ms(1), Duration::from_us(200));
         for ms in 1..=60_000 {
             let now = Instant::ZERO + Duration::from_ms(ms);
             let is_beside = filling.is_host_bound(now);
-            // It always says how much has ended since the last time, four milliseconds ago.
-            let ended = if ms % 4 > 0 {
-                0
-            } else if is_beside {
-                percent
-            } else {
-                100
+            // It always says how much has ended since the last time, four milliseconds ago, and
+            // waits each twenty.
+            let ended = match ms % 4 {
+                0 if is_beside => percent,
+                0 => 100,
+                _ => 0,
             };
             let used = if ended > 0 { used + used } else { Duration::ZERO };
-            let step = Step { time, has_work: true, used, ended, waits: Some(1) };
+            let waits = if ms % 20 == 0 { 200 } else { 0 };
+            let waited = Some(Duration::from_us(waits * waited[usize::from(is_beside)]));
+            let step = Step { time, has_work: true, used, ended, waited };
             if is_beside {
                 filling.beside(step, now);
                 beside += 1;
@@ -376,10 +425,20 @@ mod tests {
 
     #[test]
     fn lower_priorities_are_held_again_if_fewer_commands_end_beside_them() {
-        assert!((55_000..60_000).contains(&beside_ms(100)));
-        assert!((55_000..60_000).contains(&beside_ms(80)));
-        assert!((400..600).contains(&beside_ms(70)), "{}", beside_ms(70));
-        assert!((100..150).contains(&beside_ms(45)), "{}", beside_ms(45));
+        for alone in [0, 20, 100] {
+            let beside_ms = |percent| beside_ms(percent, [alone, alone + 100 - percent]);
+            assert!((52_000..60_000).contains(&beside_ms(100)), "{alone} {}", beside_ms(100));
+            assert!((52_000..60_000).contains(&beside_ms(80)), "{alone} {}", beside_ms(80));
+            assert!((400..900).contains(&beside_ms(65)), "{alone} {}", beside_ms(65));
+            assert!((100..200).contains(&beside_ms(40)), "{alone} {}", beside_ms(40));
+        }
+    }
+
+    #[test]
+    fn a_host_that_is_late_without_waiting_is_not_late_because_of_others() {
+        for percent in [70, 40, 1] {
+            assert!((52_000..60_000).contains(&beside_ms(percent, [10, 10])));
+        }
     }
 
     #[test]
@@ -389,7 +448,7 @@ mod tests {
             let mut filling = Filling::default();
             for ms in 0..100 {
                 let now = Instant::ZERO + Duration::from_ms(ms);
-                let step = Step { time, has_work: true, used, ended: u64::MAX, waits: Some(1) };
+                let step = Step { time, has_work: true, used, ended: u64::MAX, waited: Some(used) };
                 filling.count(step, now);
                 filling.beside(step, now);
             }

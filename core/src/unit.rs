@@ -111,9 +111,10 @@ pub struct Said {
     pub used_ns: u64,
     /// How many of its commands have ended.
     pub ended: u64,
-    /// How often its host has waited for the device, or asked and heard that it was done; `None`
+    /// For how long its host has waited for the device, in microseconds, where a wait or an answer
+    /// that it was done counts as one at least. It goes on from 0 after the highest number. `None`
     /// if it cannot say.
-    pub waits: Option<u32>,
+    pub waited_us: Option<u32>,
 }
 
 impl From<u64> for Said {
@@ -229,6 +230,8 @@ impl Unit {
             self.filling.count(step, now);
         } else if ran.part > Duration::ZERO {
             self.filling.beside(step, now);
+        } else {
+            self.filling.off(step);
         }
         let before = (self.report.leaves_room, self.report.host_bound);
         self.report.leaves_room = self.is_side_by_side || self.filling.leaves_room(now);
@@ -243,12 +246,14 @@ impl Unit {
     fn step(&mut self, ran: Ran, said: Said) -> Step {
         let used_ns = self.used.said_ns;
         let before = core::mem::replace(&mut self.counted_said, Said { used_ns, ..said });
+        let waited_us =
+            said.waited_us.zip(before.waited_us).map(|(now, old)| now.wrapping_sub(old));
         Step {
             time: ran.whole,
             has_work: self.pauses.has_work(),
             used: Duration::from_ns(used_ns - before.used_ns),
             ended: said.ended.saturating_sub(before.ended),
-            waits: said.waits,
+            waited: waited_us.map(|us| Duration::from_us(us.into())),
         }
     }
 

@@ -22,8 +22,8 @@ mod wire;
 pub use follow::tell;
 pub use link::{Link, Unit, socket_path};
 pub use load::{
-    Load, Others, count_waits, is_loaded, levels, loaded_queues, others, past, retired, set_others,
-    set_unwanted, set_wanted, used_ns, waits,
+    Load, Others, count_waited, is_loaded, levels, loaded_queues, others, past, retired,
+    set_others, set_unwanted, set_wanted, used_ns, waited_us,
 };
 pub use pages::Entry;
 pub use wire::{

@@ -21,8 +21,9 @@ const SHARED: usize = 10;
 const LEVELS: usize = 6;
 const LEVEL_BITS: usize = 21;
 const LEVEL_MAX: u32 = (1 << LEVEL_BITS) - 1;
-/// Where it says how often its host has waited for the device, and one more; 0 if it cannot say.
-const WAITS: usize = 11;
+/// Where it says for how long its host has waited for the device, in microseconds, and one more; 0
+/// if it cannot say.
+const WAITED: usize = 11;
 /// Where it says how much device time the process has used, in nanoseconds.
 const USED_NS: usize = 2;
 /// Where it says how many of its commands have retired.
@@ -231,21 +232,22 @@ pub fn others(page: &SharedPage) -> &AtomicU32 {
     page.header(SHARED)
 }
 
-/// For the process: where it counts that it waits for the device, or asked and heard that it is
-/// done, from one on. A process that has counted none yet is taken to wait in each pause.
-#[must_use]
-pub fn count_waits(page: &SharedPage) -> &AtomicU32 {
-    let waits = page.header(WAITS);
+/// For the process: its host has waited for the device for so long, in nanoseconds, or asked and
+/// heard that it is done. That counts as a microsecond at least. A process that has counted none yet
+/// is taken to wait in each pause.
+pub fn count_waited(page: &SharedPage, waited_ns: u64) {
+    let waited = page.header(WAITED);
     // Another thread may have begun.
-    let _ = waits.compare_exchange(0, 1, Ordering::Relaxed, Ordering::Relaxed);
-    waits
+    let _ = waited.compare_exchange(0, 1, Ordering::Relaxed, Ordering::Relaxed);
+    // The count goes round.
+    waited.fetch_add((waited_ns / 1_000).max(1) as u32, Ordering::Relaxed);
 }
 
-/// For the daemon: how often the process says that it has waited for the device; `None` if it
-/// cannot say.
+/// For the daemon: for how long the process says that it has waited for the device, in
+/// microseconds, from 0 again after the highest number; `None` if it cannot say.
 #[must_use]
-pub fn waits(page: &SharedPage) -> Option<u32> {
-    page.header(WAITS).load(Ordering::Relaxed).checked_sub(1)
+pub fn waited_us(page: &SharedPage) -> Option<u32> {
+    page.header(WAITED).load(Ordering::Relaxed).checked_sub(1)
 }
 
 /// For the daemon: says what the others on the GPU are.
@@ -271,14 +273,13 @@ mod tests {
     }
 
     #[test]
-    fn a_process_says_how_often_it_waited_once_it_counts() {
+    fn a_process_says_for_how_long_it_waited_once_it_counts() {
         let page = SharedPage::create().expect("a page");
-        assert_eq!(waits(&page), None);
-        let count = count_waits(&page);
-        assert_eq!(waits(&page), Some(0));
-        count.fetch_add(3, Ordering::Relaxed);
-        let _ = count_waits(&page);
-        assert_eq!(waits(&page), Some(3));
+        assert_eq!(waited_us(&page), None);
+        count_waited(&page, 0);
+        assert_eq!(waited_us(&page), Some(1), "a wait counts");
+        count_waited(&page, 3_999);
+        assert_eq!(waited_us(&page), Some(4));
     }
 
     #[test]

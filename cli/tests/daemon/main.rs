@@ -221,7 +221,7 @@ fn a_process_says_how_often_it_waits() {
         let told = || {
             let clients = node.status().clients;
             let client = clients.into_iter().find(|client| client.pid == program.pid());
-            client.and_then(|client| client.host_waits).unwrap_or(0)
+            client.and_then(|client| client.host_waited_us).unwrap_or(0)
         };
         let (launches, waits) = (program.count(), told());
         node.until("it goes on", |_| program.count() > launches + 20);

@@ -84,7 +84,7 @@ mod tests {
 
     use xsched_core::hint::{PolicyHint, Priority};
     use xsched_hal_stream::SharedPage;
-    use xsched_node::{Others, count_waits, others};
+    use xsched_node::{Others, count_waited, others};
 
     use super::*;
     use crate::scheduler::{Client, hints, new_eventfd};
@@ -229,7 +229,9 @@ mod tests {
     fn work(here: &mut Here, page: &SharedPage, steps: u32, waits: bool, is_seen: bool) {
         for _ in 0..steps {
             for (has_work, passed_ns) in [(0, 20_000), (1, 30_000)] {
-                count_waits(page).fetch_add(has_work * u32::from(waits), Ordering::SeqCst);
+                if waits && has_work > 0 {
+                    count_waited(page, 0);
+                }
                 let ended_ns = u64::from(1 - has_work) * passed_ns;
                 page.wide_header(2).fetch_add(ended_ns, Ordering::SeqCst);
                 page.header(2).store(has_work | u32::from(!is_seen), Ordering::SeqCst);

@@ -106,7 +106,7 @@ impl Driver {
             levels: unit.levels(),
             leases_lost: unit.account.leases_lost(),
             queues: unit.queues(),
-            host_waits: unit.host_waits(),
+            host_waited_us: unit.host_waited_us(),
             host_bound: unit.is_host_bound(),
             ..of_client
         }

@@ -10,7 +10,7 @@ use xsched_core::unit::{Counted, Ran, Said, Unit as State};
 use xsched_hal_stream::SharedPage;
 use xsched_node::{
     Others, holder, is_loaded, levels, loaded_queues, past, retired, set_others, set_unwanted,
-    set_wanted, tell, used_ns, waits,
+    set_wanted, tell, used_ns, waited_us,
 };
 
 use super::account::Account;
@@ -243,8 +243,8 @@ impl Unit {
             (true, false) => Ran { whole: passed, part: Duration::ZERO },
             (true, true) => Ran::of(running, passed),
         };
-        let waits = self.host_waits().filter(|_| waits_matter);
-        let said = Said { used_ns: self.said_ns(), ended: self.retired(), waits };
+        let waited_us = self.host_waited_us().filter(|_| waits_matter);
+        let said = Said { used_ns: self.said_ns(), ended: self.retired(), waited_us };
         self.state.count(ran, said, now)
     }
 
@@ -288,9 +288,9 @@ impl Unit {
         self.pages.first().map_or([0; 3], levels)
     }
 
-    /// How often its host has waited for the GPU, if it says so.
-    pub(crate) fn host_waits(&self) -> Option<u32> {
-        self.pages.first().and_then(waits)
+    /// For how long its host has waited for the GPU in microseconds, if it says so.
+    pub(crate) fn host_waited_us(&self) -> Option<u32> {
+        self.pages.first().and_then(waited_us)
     }
 
     /// Whether the GPU mostly waits for its host.

@@ -3,7 +3,7 @@
 
 use std::ffi::c_int;
 
-use xsched_shim_engine::engine::{asked, waited};
+use xsched_shim_engine::engine::{asked, waiting};
 use xsched_shim_engine::hooks::of_thread;
 use xsched_shim_engine::{Address, captures, lifetimes, streams};
 
@@ -50,18 +50,13 @@ lifetimes! {
         captures::join(of_thread(stream), next)
     };
     c"cuStreamSynchronize": synchronize(stream: Address) => |next| {
-        let code = next();
-        streams::waited(stream);
-        code
+        streams::wait(stream, next)
     };
     c"cuStreamSynchronize_ptsz": synchronize_ptsz(stream: Address) => |next| {
-        let code = next();
-        streams::waited(of_thread(stream));
-        code
+        streams::wait(of_thread(stream), next)
     };
     c"cuEventSynchronize": synchronize_event(event: Address) => |next| {
-        waited();
-        next()
+        waiting(next)
     };
     c"cuStreamQuery": query(stream: Address) => |next| asked(next());
     c"cuStreamQuery_ptsz": query_ptsz(stream: Address) => |next| asked(next());

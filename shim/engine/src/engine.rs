@@ -22,6 +22,7 @@ use std::ffi::{CStr, c_int};
 use std::ptr;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU8, Ordering};
+use std::time::Instant;
 
 use crate::counts::Reason;
 use crate::environment::variable;
@@ -186,10 +187,9 @@ pub fn launch_in(
         Way::Queue(functions, xq, _inside) => {
             counts::launch(index);
             let told = driver::opened().and_then(|driver| driver.vendor().table.tells.get(index));
-            if told == Some(&true) {
-                waited();
-            }
-            tracked(Some(index), functions, (xq, kind()), real)
+            POLLED.set(None);
+            let launch = || tracked(Some(index), functions, (xq, kind()), real);
+            if told == Some(&true) { waiting(launch) } else { launch() }
         }
     }
 }
@@ -357,12 +357,16 @@ fn tracked(
     }
 }
 
+/// Makes a call in which the program waits for the whole device.
+pub fn wait(real: impl FnOnce() -> Code) -> Code {
+    waiting(|| unheld(real))
+}
+
 /// Makes a call that may wait for the whole device: while no gate of the process holds anything, if
 /// something tells the streams apart.
-pub fn wait(real: impl FnOnce() -> Code) -> Code {
+pub fn unheld(real: impl FnOnce() -> Code) -> Code {
     let functions = functions().filter(|functions| functions.are_apart() && is_on());
     let Some(functions) = functions else { return real() };
-    waited();
     let mut call = Call { launch: Some(|_| real()), xq: 0, code: None };
     // SAFETY: the call outlives it, and is used by this thread alone.
     unsafe { (functions.wait)(Call::wait_of(&call), (&raw mut call).cast()) };
@@ -372,20 +376,38 @@ pub fn wait(real: impl FnOnce() -> Code) -> Code {
     }
 }
 
-/// The program waits for the device, or asked and heard that it is done: what it launches next may
-/// depend on that.
-pub fn waited() {
-    if let Some(functions) = functions().filter(|functions| functions.are_apart()) {
-        // SAFETY: it may be called at any time.
-        unsafe { (functions.waited)() };
-    }
+thread_local! {
+    /// Since when the thread has done nothing but ask the driver whether something has run.
+    static POLLED: Cell<Option<Instant>> = const { Cell::new(None) };
 }
 
-/// The same for an answer of the driver's to the question whether something has run.
+/// Makes a call in which the program waits for the device: what it launches next may depend on that.
+pub fn waiting<R>(call: impl FnOnce() -> R) -> R {
+    let Some(functions) = functions().filter(|functions| functions.are_apart()) else {
+        return call();
+    };
+    let began = Instant::now();
+    let answer = call();
+    waited(functions, began);
+    answer
+}
+
+fn waited(functions: &Functions, began: Instant) {
+    let ns = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
+    // SAFETY: it may be called at any time.
+    unsafe { (functions.waited)(ns) };
+}
+
+/// Takes the driver's answer to the question whether something has run. A program that asks until it
+/// has, and launches nothing meanwhile, waits.
 #[must_use]
 pub fn asked(code: Code) -> Code {
-    if code == 0 {
-        waited();
+    if let Some(functions) = functions().filter(|functions| functions.are_apart()) {
+        let began = POLLED.get().unwrap_or_else(Instant::now);
+        POLLED.set((code != 0).then_some(began));
+        if code == 0 {
+            waited(functions, began);
+        }
     }
     code
 }

@@ -99,8 +99,8 @@ functions! {
     priority = |_: &Preempt| c"xsched_private_stream_priority" => (u64, c_int);
     /// The level of an XQueue, and in so many bytes why it has no higher one.
     level = |_: &Preempt| c"xsched_private_level" => (u64, *mut c_int, *mut c_char, usize);
-    /// Counts that the program waits for the device.
-    waited = |_: &Preempt| c"xsched_private_waited" => ();
+    /// Counts that the program has waited for the device for so long, in nanoseconds.
+    waited = |_: &Preempt| c"xsched_private_waited" => (u64);
     /// Looks whether everything in an XQueue has run.
     look = |_: &Preempt| c"xsched_private_look" => (u64);
     /// Waits until everything in an XQueue has run.

@@ -256,9 +256,14 @@ pub(crate) fn settle(stream: Address) {
     }
 }
 
-/// The program has waited for a stream: the scheduler is to know at once that nothing of it runs.
-pub fn waited(stream: Address) {
-    engine::waited();
+/// Makes a call that waits for a stream: the scheduler is to know at once that nothing of it runs.
+pub fn wait(stream: Address, call: impl FnOnce() -> Code) -> Code {
+    let code = engine::waiting(call);
+    look(stream);
+    code
+}
+
+fn look(stream: Address) {
     let functions = engine::functions().filter(|functions| functions.are_apart());
     let Some(functions) = functions.filter(|_| !captures::are_any()) else { return };
     let Some(_inside) = Inside::enter() else { return };

@@ -4,7 +4,7 @@
 use std::ffi::{c_int, c_uint};
 use std::ptr;
 
-use xsched_shim_engine::engine::{asked, waited};
+use xsched_shim_engine::engine::{asked, waiting};
 use xsched_shim_engine::hooks::of_thread;
 use xsched_shim_engine::{
     Address, Code, captures, engine, errors, events, lifetimes, real, streams,
@@ -60,24 +60,19 @@ lifetimes! {
     };
     c"hipStreamQuery": query(stream: Address) => |next| {
         // It may have the legacy default stream wait for all blocking ones, as below.
-        asked(if engine::is_legacy(stream) { engine::wait(next) } else { next() })
+        asked(if engine::is_legacy(stream) { engine::unheld(next) } else { next() })
     };
     c"hipStreamQuery_spt": query_spt(stream: Address) => |next| asked(next());
     c"hipEventQuery": query_event(event: Address) => |next| asked(next());
     c"hipEventSynchronize": synchronize_event(event: Address) => |next| {
-        waited();
-        next()
+        waiting(next)
     };
     c"hipStreamSynchronize": synchronize(stream: Address) => |next| {
         // That of the legacy default stream waits for all blocking ones, which may be held.
-        let code = if engine::is_legacy(stream) { engine::wait(next) } else { next() };
-        streams::waited(stream);
-        code
+        streams::wait(stream, || if engine::is_legacy(stream) { engine::unheld(next) } else { next() })
     };
     c"hipStreamSynchronize_spt": synchronize_spt(stream: Address) => |next| {
-        let code = next();
-        streams::waited(of_thread(stream));
-        code
+        streams::wait(of_thread(stream), next)
     };
     c"hipStreamBeginCapture": begin(stream: Address, mode: c_uint) => |next| {
         captures::begin(stream, next)

@@ -128,7 +128,7 @@ impl<'a> Daemon<'a> {
         }
         if spec.host_bound {
             // It never waits.
-            self.units[at].said.waits = Some(0);
+            self.units[at].said.waited_us = Some(0);
         } else if spec.leaves_room {
             self.units[at].state.run_side_by_side();
         }

@@ -19,6 +19,7 @@ mod graph;
 mod handles;
 mod memory;
 pub mod ring;
+mod slices;
 pub mod spin;
 mod stream;
 mod work;

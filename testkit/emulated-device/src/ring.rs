@@ -9,6 +9,7 @@ use std::thread;
 use crate::code::{Answer, LAUNCH_FAILURE, OUT_OF_MEMORY};
 use crate::device::Device;
 use crate::graph::pause;
+use crate::slices;
 use crate::stream::Stream;
 use crate::work::Work;
 
@@ -134,8 +135,9 @@ fn carry_out(device: &'static Device, entries: &Entries, leave: Option<&dyn Leav
                 break item;
             }
             if state.closed {
-                return;
+                return slices::leave();
             }
+            slices::leave();
             state = entries.wait(state);
         };
         state.busy = 1;
@@ -208,7 +210,13 @@ fn carry_out_one(device: &Device, work: &Work) {
             device.lose(code);
         }
         Work::Short(body) | Work::Call(body) => body(),
-        Work::Await(holds) => await_condition(|| lost() || holds()),
+        Work::Await(holds) => await_condition(|| {
+            let is_over = lost() || holds();
+            if !is_over {
+                slices::leave();
+            }
+            is_over
+        }),
         // A graph has been taken apart.
         Work::Nothing | Work::Graph(_) => {}
     }

@@ -7,6 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::ring::is_lost;
+use crate::slices;
 
 /// A clock that is not asked gives up after so long, in nanoseconds.
 const PATIENCE_NS: u64 = 1_000_000_000;
@@ -48,13 +49,21 @@ pub unsafe fn spin(cycles: u64, stamps: u64, stopped_ns: impl Fn() -> u64) {
         }
     };
     stamp(0);
+    let mut elsewhere_ns = 0;
     loop {
-        // A kernel that is stopped in the middle makes no progress.
-        let left = (cycles + stopped_ns()).saturating_sub(now_ns() - start);
+        // A kernel that is stopped in the middle makes no progress, nor does one whose process does
+        // not have the device.
+        let asked = now_ns();
+        let slice_ns = u64::try_from(slices::enter().as_nanos()).unwrap_or(u64::MAX);
+        elsewhere_ns += now_ns() - asked;
+        let left = (cycles + stopped_ns() + elsewhere_ns).saturating_sub(now_ns() - start);
         match left {
             0 => break,
             _ if is_lost() => break,
-            AWAKE_NS.. => thread::sleep(Duration::from_nanos((left - AWAKE_NS).min(LOOK_NS))),
+            AWAKE_NS.. => {
+                let most_ns = LOOK_NS.min(slice_ns);
+                thread::sleep(Duration::from_nanos((left - AWAKE_NS).min(most_ns)));
+            }
             _ => thread::yield_now(),
         }
     }

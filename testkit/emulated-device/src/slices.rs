@@ -1,0 +1,61 @@
+//! One device for several processes, in time slices: that of the file that
+//! `XSCHED_EMULATED_GPU` names. Without it each process has a device of its own.
+//!
+//! Who has the device keeps it for two milliseconds, unless it runs out of work or waits for
+//! something. It then goes to whoever asked first, and not at once.
+
+use std::fs::{File, OpenOptions};
+use std::sync::{LazyLock, Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// As long as those of a GPU of NVIDIA's.
+const SLICE: Duration = Duration::from_millis(2);
+/// So long a process leaves the device to others that asked for it.
+const LEFT: Duration = Duration::from_micros(60);
+
+struct Slices {
+    file: File,
+    /// Since when this process has the device.
+    since: Mutex<Option<Instant>>,
+}
+
+static SLICES: LazyLock<Option<Slices>> = LazyLock::new(|| {
+    let path = std::env::var_os("XSCHED_EMULATED_GPU")?;
+    let file = OpenOptions::new().create(true).truncate(false).write(true).open(&path);
+    let file = file.unwrap_or_else(|error| panic!("XSCHED_EMULATED_GPU={path:?}: {error}"));
+    Some(Slices { file, since: Mutex::default() })
+});
+
+/// Waits until this process has the device, and answers for how long it may keep it.
+pub(crate) fn enter() -> Duration {
+    let Some(slices) = &*SLICES else { return Duration::MAX };
+    loop {
+        let mut since = slices.since.lock().unwrap_or_else(PoisonError::into_inner);
+        if since.is_none() {
+            let _ = slices.file.lock();
+        }
+        match SLICE.checked_sub(since.get_or_insert_with(Instant::now).elapsed()) {
+            Some(left) => return left,
+            None => leave_with(slices, &mut since),
+        }
+        drop(since);
+        thread::sleep(LEFT);
+    }
+}
+
+/// This process has nothing to run for now.
+pub(crate) fn leave() {
+    // If it is locked, something else of the process has or wants the device.
+    if let Some(slices) = &*SLICES
+        && let Ok(mut since) = slices.since.try_lock()
+    {
+        leave_with(slices, &mut since);
+    }
+}
+
+fn leave_with(slices: &Slices, since: &mut Option<Instant>) {
+    if since.take().is_some() {
+        let _ = slices.file.unlock();
+    }
+}
