@@ -15,9 +15,9 @@
 //!
 //! Ends are seen late, and short pauses not at all. So what was used is what the unit says of it,
 //! which it does when commands have ended. Whether lower priorities do cost no more is tried: if
-//! fewer of its commands end beside them than alone in the same time, and its host waits for longer,
-//! they are held again, for four seconds at first, and longer each time, up to two minutes. If fewer
-//! end and its host waits no longer, the host was late for another reason.
+//! fewer of its commands end beside them than alone in the same time, and its host waits longer,
+//! they are held again, for four seconds at first, and longer each time, up to two minutes. If
+//! fewer end and its host waits no longer, the host was late for another reason.
 //!
 //! ```
 //! use xsched_core::filling::{Filling, Step};
@@ -58,7 +58,7 @@ const TRIED: Duration = Duration::from_ms(100);
 /// Fewer of its commands end beside them if it is less than three of so many.
 const FEWER: u64 = 4;
 /// The same, if it is clear sooner: half of it.
-const TRIED_BRIEFLY: Duration = Duration::from_ms(25);
+const TRIED_BRIEFLY: Duration = Duration::from_ms(50);
 const FAR_FEWER: u64 = 6;
 /// For so long lower priorities are held again then, at first and at most.
 const AGAIN: [Duration; 2] = [Duration::from_ms(4_000), Duration::from_ms(128_000)];
@@ -145,6 +145,13 @@ impl Filling {
         self.is_behind = true;
     }
 
+    /// Whether it may be found to be bound by its host, if it is looked at more often than its host
+    /// waits.
+    #[must_use]
+    pub fn may_be_host_bound(&self, now: Instant) -> bool {
+        self.host.is_likely && !self.is_host_bound(now) && self.trial.may_begin(now)
+    }
+
     /// Whether its pauses leave room for others.
     #[must_use]
     pub fn leaves_room(&self, now: Instant) -> bool {
@@ -163,6 +170,8 @@ impl Filling {
 struct Host {
     alone: Duration,
     used: Duration,
+    /// What was said last.
+    is_likely: bool,
 }
 
 impl Host {
@@ -175,9 +184,10 @@ impl Host {
             return None;
         }
         if self.alone.per(2) >= UNWAITED {
-            *self = Self { alone: self.alone.per(2), used: self.used.per(2) };
+            (self.alone, self.used) = (self.alone.per(2), self.used.per(2));
         }
-        Some(self.used < self.alone.per(HOST_PART))
+        self.is_likely = self.used < self.alone.per(HOST_PART);
+        Some(self.is_likely)
     }
 }
 
@@ -430,7 +440,7 @@ mod tests {
             assert!((52_000..60_000).contains(&beside_ms(100)), "{alone} {}", beside_ms(100));
             assert!((52_000..60_000).contains(&beside_ms(80)), "{alone} {}", beside_ms(80));
             assert!((400..900).contains(&beside_ms(65)), "{alone} {}", beside_ms(65));
-            assert!((100..200).contains(&beside_ms(40)), "{alone} {}", beside_ms(40));
+            assert!((150..300).contains(&beside_ms(40)), "{alone} {}", beside_ms(40));
         }
     }
 

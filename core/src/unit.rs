@@ -29,6 +29,8 @@ const FIRST_LOOK: Duration = Duration::from_us(50);
 /// For so long it is looked for. Later it counts as nothing: one that is held could otherwise take
 /// upon itself what others use, however long that is.
 const LOOKED: Duration = Duration::from_ms(10);
+/// So often it is looked whether a unit is bound by its host.
+const SEEN: Duration = Duration::from_ms(2);
 
 /// Time in which a unit ran.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -166,6 +168,12 @@ impl Unit {
         self.is_side_by_side = true;
     }
 
+    /// Whether its device runs it and other units at the same time.
+    #[must_use]
+    pub const fn runs_side_by_side(&self) -> bool {
+        self.is_side_by_side
+    }
+
     /// Whether it has work, or is in a short pause.
     #[must_use]
     pub const fn is_loaded(&self) -> bool {
@@ -300,6 +308,16 @@ impl Unit {
     pub fn left_to_look(&self, now: Instant) -> Duration {
         let pause = self.pauses.due().map_or(Duration::MAX, |due| due.since(now));
         pause.min(self.left_to_end(now))
+    }
+
+    /// The time until [`Unit::count`] is to be called to find whether it is bound by its host,
+    /// where others wait for that. [`Duration::MAX`] if it is known.
+    #[must_use]
+    pub fn left_to_see(&self, now: Instant) -> Duration {
+        if !self.runs() || self.is_side_by_side || !self.filling.may_be_host_bound(now) {
+            return Duration::MAX;
+        }
+        Duration::from_ns(SEEN.as_ns().saturating_sub(now.since(self.counted).as_ns()))
     }
 
     /// The time until it is to be looked what ended after it was held, if the scheduler wants to
@@ -633,6 +651,40 @@ mod tests {
         assert_eq!(unit.used(), Duration::ZERO);
         unit.count(Ran::of(2, us(200)), 0, Instant::from_ns(300_000));
         assert_eq!(unit.used(), us(50));
+    }
+
+    #[test]
+    fn it_is_looked_often_whether_its_host_is_slower() {
+        let of = |used_us: u64, steps: u64| {
+            let (mut unit, mut now) = (Unit::new(0, START), START);
+            unit.look(true, 0, now);
+            for step in 1..=steps {
+                now += us(5_000);
+                // It waits in each step.
+                let (used_ns, waited_us) = (step * used_us * 1_000, Some(step as u32));
+                let said = Said { used_ns, ended: step, waited_us };
+                unit.count(Ran::alone(us(5_000)), said, now);
+            }
+            assert!(!unit.is_host_bound());
+            (unit, now)
+        };
+        let (unit, now) = of(1_000, 10);
+        assert_eq!(unit.left_to_see(now), us(2_000));
+        assert_eq!(unit.left_to_see(now + us(1_500)), us(500));
+        assert_eq!(of(4_000, 10).0.left_to_see(now), Duration::MAX, "it needs the device");
+        assert_eq!(of(1_000, 1).0.left_to_see(now), Duration::MAX, "nothing is known");
+        let (mut unit, now) = of(1_000, 10);
+        unit.obey(HOLD, now);
+        assert_eq!(unit.left_to_see(now), Duration::MAX);
+        let (mut unit, now) = of(1_000, 10);
+        unit.run_side_by_side();
+        assert_eq!(unit.left_to_see(now), Duration::MAX);
+        let (mut unit, now) = of(1_000, 10);
+        let (said, later) =
+            (Said { used_ns: 11_000_000, ended: 11, waited_us: Some(10) }, us(9_000));
+        unit.count(Ran::alone(later), said, now + later);
+        assert!(unit.is_host_bound());
+        assert_eq!(unit.left_to_see(now + later), Duration::MAX, "it is known");
     }
 
     #[test]

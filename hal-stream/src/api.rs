@@ -3,6 +3,7 @@
 use std::fmt::Debug;
 use std::ptr::NonNull;
 use std::sync::atomic::AtomicU32;
+use std::time::Instant;
 
 use xsched_core::hal::HalError;
 
@@ -89,6 +90,12 @@ pub trait StreamApi: Debug + Send + Sync + 'static {
     /// device had looked just before.
     fn settle_ns(&self) -> u64 {
         0
+    }
+
+    /// The host's time, by which it is told for how long the device waited for the host. A device
+    /// with a clock that is set by hand answers by that.
+    fn now(&self) -> Instant {
+        Instant::now()
     }
 
     /// Entries that a hardware queue takes before a launch blocks, if that is known without trying.

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use crate::agree::Agreed;
 use crate::api::{FlagMemory, StreamApi};
 use crate::error::StreamError;
-use crate::page::{HEARTBEAT, HELD, OPEN};
+use crate::page::{BESIDE, HEARTBEAT, HELD, OPEN, OTHERS};
 use crate::sync::OWN;
 use crate::sync::Word;
 
@@ -66,6 +66,16 @@ impl FlagWord {
     fn page_alone(&self) -> Option<u64> {
         let place = self.place.filter(|place| place.is_alone)?;
         Some(self.device - u64::from(place.before))
+    }
+
+    /// Whether the one that holds its unit says that others run at the same time.
+    pub(crate) fn runs_beside(&self) -> bool {
+        let others = |place: PagePlace| {
+            // SAFETY: so many bytes before the word is a page's header of 64 bytes, which is
+            // touched by atomic operations only.
+            unsafe { self.host.byte_sub(usize::from(place.before)).add(OTHERS).as_ref() }
+        };
+        self.place.is_some_and(|place| others(place).load(Ordering::Relaxed) & BESIDE != 0)
     }
 
     fn beat(&self) -> &AtomicU32 {

@@ -250,6 +250,7 @@ fn halves<A: StreamApi>(
         held,
         pace: Pace::default(),
         since: Since::default(),
+        ran_beside: false,
         turned_at: None,
         unit_stamp: word.and_then(|word| word.unit_stamp()),
     };

@@ -26,6 +26,9 @@ pub(crate) const HEARTBEAT: usize = 1;
 pub(crate) const HELD: usize = 0;
 /// Where it says that a call of the process has them open.
 pub(crate) const OPEN: usize = 15;
+/// Where its highest bit says whether others run at the same time. The rest is the holder's.
+pub(crate) const OTHERS: usize = 10;
+pub(crate) const BESIDE: u32 = 1 << 31;
 
 /// The file system of files in memory whose pages are ordinary ones.
 const TMPFS: u64 = 0x0102_1994;
@@ -145,10 +148,22 @@ impl SharedPage {
 
     /// A number of the first word's cache line, where a page of a [`PageSource`] has no gate. `at`
     /// counts from 0, modulo 16. Number 0 has the bits of the holders, number 1 is their heartbeat,
-    /// and number 15 is not 0 while a call of the process has the gates open.
+    /// the highest bit of number 10 is that of [`SharedPage::set_beside`], and number 15 is not 0
+    /// while a call of the process has the gates open.
     #[must_use]
     pub fn header(&self, at: usize) -> &AtomicU32 {
         self.part(0, at % (STRIDE / size_of::<u32>()))
+    }
+
+    /// For a holder: whether others have the device in turns with this process while it runs, so
+    /// that what is measured may contain theirs.
+    pub fn set_beside(&self, beside: bool) {
+        let number = self.header(OTHERS);
+        if beside {
+            number.fetch_or(BESIDE, Ordering::Relaxed);
+        } else {
+            number.fetch_and(!BESIDE, Ordering::Relaxed);
+        }
     }
 
     /// Two numbers of the header as one: [`SharedPage::header`] of twice `at`, and the next. `at`

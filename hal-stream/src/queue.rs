@@ -205,6 +205,8 @@ pub(crate) struct Fence<E> {
     pub(crate) kind: Option<u32>,
     /// Of the time that is measured, what was pauses, in nanoseconds.
     pub(crate) pause_ns: u64,
+    /// The same between `start` and the first command, as the host took to launch that.
+    pub(crate) launching_ns: u64,
 }
 
 /// How the completion of a fence is seen.

@@ -32,7 +32,10 @@ pub struct StreamRetire<A: StreamApi> {
     pub(crate) since: Since,
     /// What the word of a unit said at the last measurement, as `FlagWord::unit_stamp` answers.
     pub(crate) unit_stamp: Option<(u32, bool)>,
-    /// When a measurement last found that another process had held or let go the unit.
+    /// Whether others ran at the same time, at the last measurement.
+    pub(crate) ran_beside: bool,
+    /// When a measurement last found that another process had held or let go the unit, or ran at
+    /// the same time.
     pub(crate) turned_at: Option<Instant>,
 }
 
@@ -93,6 +96,8 @@ pub(crate) struct Span<E> {
     kind: Option<u32>,
     /// For how long the stream had nothing to run in it, as predicted, in nanoseconds.
     pause_ns: u64,
+    /// The same before its first command.
+    launching_ns: u64,
     /// One past the last command that was accounted for.
     upto: u64,
 }
@@ -106,6 +111,7 @@ impl<E> Default for Span<E> {
             is_certain: true,
             kind: None,
             pause_ns: 0,
+            launching_ns: 0,
             upto: 0,
         }
     }
@@ -121,13 +127,16 @@ impl<E> Span<E> {
         self.expected_ns = both.map(|(sum, ns)| sum.saturating_add(ns));
         self.is_certain &= fence.is_certain;
         self.pause_ns = self.pause_ns.saturating_add(fence.pause_ns);
+        self.launching_ns = self.launching_ns.saturating_add(fence.launching_ns);
         self.upto = fence.upto;
         self.to.replace(event)
     }
 
     /// Of a time that was measured, in nanoseconds, what was no pause of the host. Predicted work
-    /// is none.
+    /// is none. The device begins a little later than the host is ready, so of a time that was
+    /// hardly more than the host took, a quarter counts.
     fn without_pauses(&self, measured_ns: u64) -> u64 {
+        let measured_ns = measured_ns.saturating_sub(self.launching_ns).max(measured_ns / 4);
         let least_ns = self.expected_ns.unwrap_or(measured_ns).min(measured_ns);
         measured_ns.saturating_sub(self.pause_ns).max(least_ns)
     }
@@ -371,7 +380,8 @@ impl<A: StreamApi> StreamRetire<A> {
         let before = std::mem::replace(&mut self.unit_stamp, stamp);
         // How long another process held it meanwhile is not known.
         let was_held = stamp.is_some_and(|(_, held)| held) || stamp != before;
-        if was_held {
+        let runs_beside = queue.word.is_some_and(|word| word.runs_beside());
+        if std::mem::replace(&mut self.ran_beside, runs_beside) || runs_beside || was_held {
             self.turned_at = Some(Instant::now());
         }
         // What others had launched before they were held may have run beside it.
@@ -399,6 +409,10 @@ impl<A: StreamApi> StreamRetire<A> {
                 } else {
                     Disturbance::Hold
                 };
+                if takes_turns {
+                    // The device was another's when the host recorded the start.
+                    self.span.launching_ns = 0;
+                }
                 let [used_ns, elapsed] = [used_ns, elapsed].map(|ns| self.span.without_pauses(ns));
                 let used_ns = self.used_ns(since, used_ns, elapsed, disturbance);
                 // Not the less of the two: commands that are predicted together take as long as

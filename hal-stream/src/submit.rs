@@ -98,6 +98,10 @@ pub(crate) struct Batch<E> {
     kind: Option<u32>,
     /// Of the time that is measured, what was pauses, in nanoseconds.
     pause_ns: u64,
+    /// When `start` was recorded, until the first command has been launched, if the stream had
+    /// nothing to run; and how long that took, in nanoseconds, for which the device waited.
+    recorded: Option<Instant>,
+    launching_ns: u64,
     /// There is nothing to measure it from: it counts as predicted.
     is_counted: bool,
 }
@@ -112,17 +116,20 @@ impl<E> Default for Batch<E> {
             is_certain: true,
             kind: None,
             pause_ns: 0,
+            recorded: None,
+            launching_ns: 0,
             is_counted: false,
         }
     }
 }
 
 impl<E> Batch<E> {
-    fn add(&mut self, kind: u32, prepared: &Prepared) {
+    /// `teaches`: what is measured says how long the kind takes.
+    fn add(&mut self, kind: u32, prepared: &Prepared, teaches: bool) {
         let first = self.commands == 0;
         // Pauses are measured with the commands, but for one before the first if that has a start.
         let pause_ns = prepared.pause_ns.filter(|_| !first || self.start.is_none());
-        let same = pause_ns.is_none() && (first || self.kind == Some(kind));
+        let same = teaches && pause_ns.is_none() && (first || self.kind == Some(kind));
         self.kind = same.then_some(kind);
         self.pause_ns = self.pause_ns.saturating_add(pause_ns.unwrap_or(0));
         self.commands = self.commands.saturating_add(1);
@@ -250,7 +257,13 @@ impl<A: StreamApi> Submit for StreamSubmit<A> {
             gates.fail(&queue.member, cmd.count());
             return Err(StreamError::Driver { during: "launching a command", source });
         }
-        self.batch.add(payload.kind, &prepared);
+        // Pauses that are not seen would count as well, as the host is slower the more of them.
+        let teaches = prepared.by_itself || !queue.is_in_unit();
+        self.batch.add(payload.kind, &prepared, teaches);
+        if let Some(recorded) = self.batch.recorded.take() {
+            let waited = api.now().saturating_duration_since(recorded);
+            self.batch.launching_ns = u64::try_from(waited.as_nanos()).unwrap_or(u64::MAX);
+        }
         let begin = self.busy_until.max(Some(prepared.at)).unwrap_or(prepared.at);
         let work = Duration::from_nanos(prepared.expected_ns.unwrap_or(0));
         self.busy_until = begin.checked_add(work);
@@ -330,7 +343,8 @@ impl<A: StreamApi> StreamSubmit<A> {
             log_missed(self.record_late(end));
         }
         let pause_ns = self.pause_ns(at);
-        if idle || by_itself && self.is_dry {
+        let is_empty = idle || by_itself && self.is_dry;
+        if is_empty {
             self.busy_until = self.busy_until.min(Some(at));
         }
         let alone = idle || presumed;
@@ -341,8 +355,9 @@ impl<A: StreamApi> StreamSubmit<A> {
             log_missed(self.put_fence(before, false, false));
         }
         if self.batch.commands == 0 {
-            let follows = !alone && self.continues && !(by_itself && self.is_dry);
-            self.begin_batch(alone.then_some(at), counted, follows);
+            let follows = !alone && self.continues && !is_empty;
+            let in_unit = queue.is_in_unit();
+            self.begin_batch(alone.then_some(at), counted, follows, is_empty && in_unit);
         }
         // One closed gate is enough for a hold, as long as something is in flight in front of it.
         let is_behind = !idle && hold.flatten().is_some_and(|hold| self.behind == Some(hold));
@@ -405,7 +420,8 @@ impl<A: StreamApi> StreamSubmit<A> {
 
     /// Begins to count what the next fence covers. `alone`: when, if nothing is in flight.
     /// `counted`: it counts as predicted. `follows`: else it is measured from the last fence.
-    fn begin_batch(&mut self, alone: Option<Instant>, counted: bool, follows: bool) {
+    /// `is_dry`: everything in the stream has run, as the driver said.
+    fn begin_batch(&mut self, alone: Option<Instant>, counted: bool, follows: bool, is_dry: bool) {
         self.batch.launched = alone;
         // There is one if the launch after it failed. Time has passed since.
         self.events.spare = self.batch.start.take().or(self.events.spare);
@@ -413,6 +429,7 @@ impl<A: StreamApi> StreamSubmit<A> {
         if !counted && !follows {
             // Without it the commands count as predicted.
             self.batch.start = self.events.record().ok();
+            self.batch.recorded = is_dry.then(|| self.queue.device.api.now());
         }
     }
 
@@ -454,8 +471,8 @@ impl<A: StreamApi> StreamSubmit<A> {
         if self.fences.slots() < 2 {
             return Err(StreamError::FencesFull { fences: self.fences.buffer().capacity() });
         }
-        let Batch { start, launched, commands, expected_ns, is_certain, kind, pause_ns, .. } =
-            self.batch;
+        let Batch { start, launched, commands, expected_ns, is_certain, kind, .. } = self.batch;
+        let Batch { pause_ns, launching_ns, .. } = self.batch;
         let plain = start.is_none()
             && self.queue.device.api.sees_ends()
             && (counted && expected_ns.is_some() || is_little(expected_ns));
@@ -480,6 +497,7 @@ impl<A: StreamApi> StreamSubmit<A> {
             is_certain,
             kind,
             pause_ns,
+            launching_ns,
         };
         self.end = light.then_some(fence);
         self.push(fence);

@@ -241,6 +241,7 @@ impl Link {
             // The next one says it anew.
             set_unwanted(page);
             set_others(page, Others::None);
+            page.set_beside(false);
             tell(page);
         }
     }

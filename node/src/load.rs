@@ -17,6 +17,8 @@ const LOAD: usize = 2;
 const WANTED: usize = 3;
 /// Where the daemon says what the [`Others`] on the GPU are.
 const SHARED: usize = 10;
+/// The bit of it that [`SharedPage::set_beside`] sets.
+const BESIDE: u32 = 1 << 31;
 /// Where it says how many streams it has with queues of levels 1, 2 and 3, in [`LEVEL_BITS`] each.
 const LEVELS: usize = 6;
 const LEVEL_BITS: usize = 21;
@@ -50,7 +52,7 @@ impl Others {
     /// all that may be scheduled is.
     #[must_use]
     pub const fn of(number: u32) -> Self {
-        match number {
+        match number & !BESIDE {
             0 => Self::None,
             2 => Self::Behind,
             3 => Self::Above,
@@ -233,8 +235,8 @@ pub fn others(page: &SharedPage) -> &AtomicU32 {
 }
 
 /// For the process: its host has waited for the device for so long, in nanoseconds, or asked and
-/// heard that it is done. That counts as a microsecond at least. A process that has counted none yet
-/// is taken to wait in each pause.
+/// heard that it is done. That counts as a microsecond at least. A process that has counted none
+/// yet is taken to wait in each pause.
 pub fn count_waited(page: &SharedPage, waited_ns: u64) {
     let waited = page.header(WAITED);
     // Another thread may have begun.
@@ -252,7 +254,8 @@ pub fn waited_us(page: &SharedPage) -> Option<u32> {
 
 /// For the daemon: says what the others on the GPU are.
 pub fn set_others(page: &SharedPage, others: Others) {
-    page.header(SHARED).put(others.number());
+    let beside = page.header(SHARED).get() & BESIDE;
+    page.header(SHARED).put(others.number() | beside);
 }
 
 /// For the daemon: says that it need not be woken.

@@ -285,8 +285,8 @@ pub struct ClientStatus {
     /// How many of its queues have work, as it says.
     pub queues: u32,
     /// For how long it has waited for the GPU since it began, in microseconds, as it says, where a
-    /// wait or an answer that the GPU was done counts as one at least. `None` if it never said so. It
-    /// counts only while others are on the GPU, and from 0 again after the highest number.
+    /// wait or an answer that the GPU was done counts as one at least. `None` if it never said so.
+    /// It counts only while others are on the GPU, and from 0 again after the highest number.
     pub host_waited_us: Option<u32>,
     /// The GPU mostly waits for its host, which waits for nothing meanwhile, so that lower
     /// priorities may run beside it.

@@ -265,6 +265,44 @@ mod tests {
     }
 
     #[test]
+    fn one_for_which_others_are_held_is_looked_at_more_often_than_it_waits() {
+        let ms = std::time::Duration::from_millis;
+        let mut here = with_turns();
+        let high = join(&mut here, 1, 1, (5, None));
+        let low = join(&mut here, 2, 2, (0, None));
+        for _ in 0..10 {
+            count_waited(&high, 0);
+            high.wide_header(2).fetch_add(1_000_000, Ordering::SeqCst);
+            here.turn(5_000_000, &[]);
+        }
+        assert_eq!(gates_of(&high, &low), (false, true));
+        assert!(here.driver.left(here.now) <= ms(2));
+        low.header(2).store(0, Ordering::SeqCst);
+        here.turn(1_000_000, &[2]);
+        assert!(here.driver.left(here.now) > ms(5), "none is held");
+        low.header(2).store(1, Ordering::SeqCst);
+        here.turn(0, &[2]);
+        assert!(here.driver.left(here.now) <= ms(2));
+        here.take(Op::FillPauses(false));
+        assert!(here.driver.left(here.now) > ms(5), "it is of no use");
+    }
+
+    #[test]
+    fn those_that_run_at_the_same_time_are_told() {
+        const BESIDE: u32 = 1 << 31;
+        let is_told = |page: &SharedPage| others(page).load(Ordering::SeqCst) & BESIDE != 0;
+        let mut here = here("hpf");
+        let one = join(&mut here, 1, 1, (5, None));
+        let two = join(&mut here, 2, 2, (5, None));
+        let low = join(&mut here, 3, 3, (0, None));
+        here.turn(0, &[]);
+        assert_eq!([&one, &two, &low].map(is_told), [true, true, false]);
+        two.header(2).store(0, Ordering::SeqCst);
+        here.turn(1_000_000, &[2]);
+        assert_eq!([&one, &low].map(is_told), [false; 2], "one is alone by now");
+    }
+
+    #[test]
     fn a_process_that_does_not_say_when_it_waits_is_taken_to_wait() {
         let mut here = with_turns();
         let high = join(&mut here, 1, 1, (5, None));

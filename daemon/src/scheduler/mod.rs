@@ -434,6 +434,7 @@ impl Driver {
             self.obey(queue, order, now);
         }
         self.settle_gangs(now);
+        self.units.tell_beside();
         self.settle_late();
     }
 
@@ -515,7 +516,10 @@ impl Driver {
         let timer = self.machine.poll_timeout().map_or(IDLE, until);
         let lease = if self.units.is_any_closed() { LEASE / 4 } else { IDLE };
         let progress = Duration::from_nanos(self.units.left_to_report().as_ns());
-        let looks = self.units.left_to_look(now, self.is_measured);
+        let mut looks = self.units.left_to_look(now, self.is_measured);
+        if self.fills_pauses && self.machine.policy().spares_the_highest() {
+            looks = looks.min(self.units.left_to_see(now));
+        }
         let gangs = Duration::from_nanos(self.gangs.left(now).as_ns());
         timer.min(gangs).min(lease).min(progress).min(Duration::from_nanos(looks.as_ns())).min(IDLE)
     }

@@ -35,6 +35,8 @@ pub(crate) struct Unit {
     priority: Priority,
     /// What it was told of the others on its GPU.
     others: Others,
+    /// It was told that they run at the same time.
+    beside: bool,
     /// It wakes the daemon.
     rings: bool,
     /// Its gang has something to decide.
@@ -64,6 +66,7 @@ impl Unit {
             is_noted: false,
             priority: Priority::default(),
             others: Others::None,
+            beside: false,
             rings: false,
             is_in_gang: false,
             stance: Stance::Open,
@@ -133,6 +136,14 @@ impl Unit {
         if !self.is_alone() {
             let comes_first = others == Others::Behind;
             self.tell_others(if comes_first && is_held { Others::Before } else { others });
+        }
+    }
+
+    /// Tells the process whether others run at the same time, in turns.
+    pub(crate) fn tell_beside(&mut self, running: u64) {
+        let beside = running > 1 && self.runs() && !self.state.runs_side_by_side();
+        if std::mem::replace(&mut self.beside, beside) != beside {
+            self.pages.iter().for_each(|page| page.set_beside(beside));
         }
     }
 
@@ -251,6 +262,11 @@ impl Unit {
     /// Others had the GPU for so long while this one ran.
     pub(crate) fn owe(&mut self, late: Duration) {
         self.state.owe(late);
+    }
+
+    /// The time until [`Unit::count`] is to be called to find whether it is bound by its host.
+    pub(crate) fn left_to_see(&self, now: Instant) -> Duration {
+        self.state.left_to_see(now)
     }
 
     /// The time until [`Unit::count`] is to be called although nothing happens.

@@ -89,6 +89,16 @@ impl Units {
         running
     }
 
+    /// Tells those that have work whether others run at the same time.
+    pub(crate) fn tell_beside(&mut self) {
+        let running = self.running();
+        for key in &self.loaded {
+            if let Some(unit) = self.all.get_mut(key) {
+                unit.tell_beside(running[unit.device.index()]);
+            }
+        }
+    }
+
     /// A process that was held went on for so long on a GPU, which those that run there did not
     /// have.
     pub(crate) fn owe(&mut self, device: DeviceId, late: Duration) {
@@ -236,6 +246,14 @@ impl Units {
         // Of one that is silent it is not known whether it still has work.
         let running = self.loaded().filter(|unit| unit.runs() && unit.rings());
         running.map(Unit::left_to_report).min().unwrap_or(Duration::MAX)
+    }
+
+    /// The time until it is to be looked whether one that others are held for is bound by its host.
+    pub(crate) fn left_to_see(&self, now: Instant) -> Duration {
+        let mut closed = [false; DEVICES_MAX];
+        self.loaded().for_each(|unit| closed[unit.device.index()] |= unit.is_closed());
+        let first = self.loaded().filter(|unit| closed[unit.device.index()]);
+        first.map(|unit| unit.left_to_see(now)).min().unwrap_or(Duration::MAX)
     }
 
     /// The time until it is to be looked what has retired of one that is held, or that a pause is

@@ -197,6 +197,43 @@ fn a_process_that_takes_turns_is_not_charged_for_what_others_run() {
     assert_eq!(told(5, 20 * US), Some(20 * US));
 }
 
+/// Others take the device in the middle of what is measured.
+#[test]
+fn what_is_measured_beside_others_says_nothing_of_commands() {
+    let (page, mut device) = in_unit(Nature::default());
+    let mut queue = open(&mut device, 200 * US);
+    let mut told = |n, ns| {
+        launch(&mut queue, n, 1, ns);
+        device.api().pass(5_000 * US);
+        poll(&mut queue).map(|(_, busy)| busy)
+    };
+    assert_eq!(told(0, 10 * US), Some(10 * US));
+    page.set_beside(true);
+    for n in 1..100 {
+        assert_eq!(told(n, 2_000 * US), Some(10 * US));
+    }
+    page.set_beside(false);
+    assert_eq!(told(100, 2_000 * US), Some(10 * US), "that began before");
+    thread::sleep(Duration::from_millis(5));
+    assert_eq!(told(101, 10 * US), Some(10 * US));
+    assert_eq!(told(102, 20 * US), Some(20 * US));
+}
+
+#[test]
+fn what_the_host_takes_to_launch_is_no_device_time() {
+    // The device begins a little later, so not all of it can be taken off.
+    for (ns, told_ns) in [(20 * US, 20 * US), (2 * US, 17 * US / 4)] {
+        let nature = Nature { sees_ends: true, launching_ns: 15 * US, ..Nature::default() };
+        let (_page, mut device) = in_unit(nature);
+        let mut queue = open(&mut device, 10_000 * US);
+        for n in 0..100 {
+            launch(&mut queue, n, 1, ns);
+            device.api().pass(100 * US);
+            assert_eq!(poll(&mut queue), Some((n + 1, told_ns)));
+        }
+    }
+}
+
 /// A fence for two commands that take differently long.
 #[test]
 fn kinds_that_are_launched_together_are_known_each() {

@@ -55,6 +55,8 @@ pub(crate) struct Nature {
     /// A launch of nothing takes its thread away for so many milliseconds, as other threads on a
     /// busy machine would.
     pub(crate) away_ms: u64,
+    /// A launch takes the host so long, in nanoseconds of the device's clock.
+    pub(crate) launching_ns: u64,
     /// Other programs keep the device for so many milliseconds, from the first wait on.
     pub(crate) kept_ms: u64,
 }
@@ -135,6 +137,7 @@ pub(crate) struct Mock {
     /// Calls that are stalled now, also when the device has gone.
     pub(crate) stalled: Arc<AtomicU32>,
     about: About,
+    epoch: Instant,
     state: Mutex<State>,
 }
 
@@ -223,7 +226,8 @@ impl Mock {
             side_by_side: false,
         };
         // What the legacy stream gets goes nowhere, as its queue is not used for commands.
-        Self { nature, stalled: Arc::default(), about, state: Mutex::default() }
+        let (epoch, stalled) = (Instant::now(), Arc::default());
+        Self { nature, stalled, about, epoch, state: Mutex::default() }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -431,6 +435,10 @@ impl StreamApi for Mock {
         Ok(state.events[&event].at.is_some())
     }
 
+    fn now(&self) -> Instant {
+        self.epoch + Duration::from_nanos(self.state().now)
+    }
+
     fn sees_ends(&self) -> bool {
         self.nature.sees_ends
     }
@@ -500,6 +508,7 @@ impl StreamApi for Mock {
 
     // SAFETY: it asks of its callers what the trait does.
     unsafe fn launch_native(&self, ns: &u64, stream: u64) -> Result<(), MockError> {
+        self.pass(self.nature.launching_ns);
         self.put("launch_native", stream, Op::Run { ns: *ns }, Put::Run(*ns))
     }
 }

@@ -240,7 +240,12 @@ impl<'a> Daemon<'a> {
         let progress = units.map(|unit| (unit.state.left_to_report(), running[unit.device]));
         let progress = progress.filter(|(left, _)| *left < Duration::MAX);
         let progress = progress.map(|(left, running)| now + left.times(running));
-        let looks = self.units.iter().map(|unit| unit.state.left_to_look(now));
+        let mut holds = vec![false; self.devices];
+        self.units.iter().for_each(|unit| holds[unit.device] |= unit.state.is_held());
+        let looks = self.units.iter().map(|unit| {
+            let left = unit.state.left_to_look(now);
+            if holds[unit.device] { left.min(unit.state.left_to_see(now)) } else { left }
+        });
         let looks = looks.filter(|left| *left < Duration::MAX).map(|left| now + left);
         let ends = self.units.iter().filter_map(|unit| unit.ends);
         let next = progress.chain(looks).chain(ends).chain(self.machine.poll_timeout()).min();
