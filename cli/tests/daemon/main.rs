@@ -235,12 +235,15 @@ fn a_process_says_how_often_it_waits() {
 #[test]
 fn a_program_that_launches_kernel_by_kernel_is_bound_by_its_host() {
     let node = Node::new();
-    let batch = node.background("batch", &["--class", "batch"]);
+    // Both are on one GPU, whose driver is as slow as in a virtual machine.
+    let gpu = node.folder.path().join("gpu").display().to_string();
+    let variables = [("XSCHED_EMULATED_GPU", gpu.as_str()), ("XSCHED_EMULATED_CALL_US", "10")];
+    let batch = node.background_with("batch", &["--class", "batch"], &variables);
     assert!(batch.goes_on());
     let source = node.folder.path().join("program.c");
     fs::write(&source, EAGER).expect("a file");
     node.compile(&source);
-    let eager = node.background("eager", &["--class", "interactive"]);
+    let eager = node.background_with("eager", &["--class", "interactive"], &variables);
     assert!(eager.goes_on());
     let said = || {
         let clients = node.status().clients;

@@ -381,7 +381,7 @@ thread_local! {
     static POLLED: Cell<Option<Instant>> = const { Cell::new(None) };
 }
 
-/// Makes a call in which the program waits for the device: what it launches next may depend on that.
+/// Makes a call in which the program waits for the device. What it launches next may depend on it.
 pub fn waiting<R>(call: impl FnOnce() -> R) -> R {
     let Some(functions) = functions().filter(|functions| functions.are_apart()) else {
         return call();
@@ -398,8 +398,8 @@ fn waited(functions: &Functions, began: Instant) {
     unsafe { (functions.waited)(ns) };
 }
 
-/// Takes the driver's answer to the question whether something has run. A program that asks until it
-/// has, and launches nothing meanwhile, waits.
+/// Takes the driver's answer to the question whether something has run. A program that asks until
+/// it has, and launches nothing meanwhile, waits.
 #[must_use]
 pub fn asked(code: Code) -> Code {
     if let Some(functions) = functions().filter(|functions| functions.are_apart()) {

@@ -69,7 +69,8 @@ lifetimes! {
     };
     c"hipStreamSynchronize": synchronize(stream: Address) => |next| {
         // That of the legacy default stream waits for all blocking ones, which may be held.
-        streams::wait(stream, || if engine::is_legacy(stream) { engine::unheld(next) } else { next() })
+        let is_legacy = engine::is_legacy(stream);
+        streams::wait(stream, || if is_legacy { engine::unheld(next) } else { next() })
     };
     c"hipStreamSynchronize_spt": synchronize_spt(stream: Address) => |next| {
         streams::wait(of_thread(stream), next)

@@ -92,6 +92,7 @@ impl Ring {
 
     /// Appends a command; blocks while `depth` are in the ring.
     pub(crate) fn push(&self, item: Item, depth: usize) {
+        slices::call();
         let mut state = self.entries.lock();
         while state.items.len() + state.busy >= depth {
             state = self.entries.wait(state);

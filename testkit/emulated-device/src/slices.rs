@@ -1,13 +1,16 @@
 //! One device for several processes, in time slices: that of the file that
 //! `XSCHED_EMULATED_GPU` names. Without it each process has a device of its own.
 //!
+//! `XSCHED_EMULATED_CALL_US` says how many microseconds a call takes that puts something into a
+//! stream.
+//!
 //! Who has the device keeps it for two milliseconds, unless it runs out of work or waits for
-//! something. It then goes to whoever asked first, and not at once.
+//! something. It then goes to the process that asked first.
 
 use std::fs::{File, OpenOptions};
 use std::sync::{LazyLock, Mutex, PoisonError};
-use std::thread;
 use std::time::{Duration, Instant};
+use std::{hint, thread};
 
 /// As long as those of a GPU of NVIDIA's.
 const SLICE: Duration = Duration::from_millis(2);
@@ -26,6 +29,20 @@ static SLICES: LazyLock<Option<Slices>> = LazyLock::new(|| {
     let file = file.unwrap_or_else(|error| panic!("XSCHED_EMULATED_GPU={path:?}: {error}"));
     Some(Slices { file, since: Mutex::default() })
 });
+
+/// So long a call of the driver takes that puts something into a stream.
+static CALL: LazyLock<Duration> = LazyLock::new(|| {
+    let given = std::env::var("XSCHED_EMULATED_CALL_US").unwrap_or_default();
+    Duration::from_micros(given.parse().unwrap_or(0))
+});
+
+/// Takes as long as a call of the driver does.
+pub(crate) fn call() {
+    let began = Instant::now();
+    while began.elapsed() < *CALL {
+        hint::spin_loop();
+    }
+}
 
 /// Waits until this process has the device, and answers for how long it may keep it.
 pub(crate) fn enter() -> Duration {
