@@ -69,7 +69,8 @@ impl Predictor {
         }
         let (ns, step) = (u32::try_from(ns).unwrap_or(u32::MAX).max(1), before / 256 + 1);
         let after = if ns < before {
-            before.saturating_sub(4 * step).max(ns)
+            // What was measured first may be far too much.
+            before.saturating_sub((4 * step).max((before - ns) / SMOOTHING as u32)).max(ns)
         } else {
             before.saturating_add(step).min(ns)
         };
@@ -214,6 +215,16 @@ mod tests {
         (0..40_000_u64).for_each(|n| predictor.taken_in_turn(3, 100_000 + n * 7_919 % 100_000));
         let known = predictor.expected_ns(3).expect("a time");
         assert!((112_000..=128_000).contains(&known), "{known}");
+    }
+
+    #[test]
+    fn a_first_measurement_that_is_far_too_much_is_soon_forgotten() {
+        let predictor = Predictor::new();
+        predictor.taken_in_turn(3, 2_000_000);
+        (0..100)
+            .for_each(|n| predictor.taken_in_turn(3, if n % 3 == 0 { 2_000_000 } else { 10_000 }));
+        let known = predictor.expected_ns(3).expect("a time");
+        assert!((10_000..=12_000).contains(&known), "{known}");
     }
 
     #[test]
