@@ -21,6 +21,7 @@ import pathlib
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 
 HERE = pathlib.Path(__file__).resolve()
@@ -172,15 +173,41 @@ class Node:
             subprocess.run(["nvidia-cuda-mps-control"], input="quit -t 5\n", text=True, env=self.mps)
 
 
+class Watch(threading.Thread):
+    """Looks four times a second, until it is ended, what `xsched ps` says of urgent processes."""
+
+    def __init__(self, given, node):
+        super().__init__(daemon=True)
+        self.command, self.over = [given.xsched, "ps", "--json"], threading.Event()
+        self.variables, self.bound = {**os.environ, **node.variables}, []
+
+    def run(self):
+        while not self.over.wait(.25):
+            said = subprocess.run(self.command, capture_output=True, text=True, env=self.variables)
+            clients = json.loads(said.stdout or "{}").get("clients", [])
+            self.bound += [client["host_bound"] for client in clients if client["priority"] > 0]
+
+    def end(self):
+        """The part of the time for which it was bound by its host."""
+        self.over.set()
+        self.join()
+        return sum(self.bound) / max(1, len(self.bound))
+
+
 def row_of(given, node, mode, before, counter, rate_alone):
     """Requests beside what runs already."""
     measure = requests(node.urgent, mode, given.seconds, **node.variables)
+    watch = Watch(given, node) if node.daemon and given.show else None
+    if watch:
+        watch.start()
     first, begin = count(counter), time.perf_counter()
     samples = measure()
     kept = (count(counter) - first) / (time.perf_counter() - begin) / rate_alone
     row = {"samples": len(samples), "p50_ms": rank(samples, .5), "p99_ms": rank(samples, .99),
            "p50_over_alone": rank(samples, .5) / rank(before, .5),
            "p99_over_alone": rank(samples, .99) / rank(before, .99), "background_kept": kept}
+    if watch:
+        row["host_bound"] = watch.end()
     return {key: round(value, 3) for key, value in row.items()}
 
 
@@ -205,10 +232,6 @@ def main(given):
                            **row_of(given, node, mode, before, counter, rates[kind])}
                     rows.append(row)
                     print(row, flush=True)
-                    if node.daemon and given.show:
-                        show = [given.xsched, "ps"]
-                        print(subprocess.run(show, capture_output=True, text=True,
-                                             env={**os.environ, **node.variables}).stdout)
                 other.end()
             node.end()
     if given.out:
@@ -230,7 +253,7 @@ if __name__ == "__main__":
     parser.add_argument("--modes", default="graph,eager")
     parser.add_argument("--beside", default="train,gemm,infer")
     parser.add_argument("--ways", default="plain,xsched", help="plain, xsched, mps, mps+xsched")
-    parser.add_argument("--show", action="store_true", help="what `xsched ps` says after each row")
+    parser.add_argument("--show", action="store_true", help="for what part of the time the urgent program was bound by its host")
     parser.add_argument("--out")
     arguments = parser.parse_args()
     arguments.xsched, arguments.xschedd = map(os.path.abspath, (arguments.xsched, arguments.xschedd))
