@@ -93,6 +93,10 @@ impl<S: Lower> Submit for Launcher<S> {
     fn fence(&mut self, upto: CmdId) -> Result<(), S::Error> {
         self.below.fence(upto)
     }
+
+    fn room(&self) -> Option<u32> {
+        self.below.room()
+    }
 }
 
 /// Watches completions. A command whose callback failed has nothing on the device but perhaps a

@@ -214,7 +214,7 @@ fn scheduler(reader: &mut Reader<'_>) -> Option<XSchedulerType> {
 /// The threshold where none is set. What gates hold may be launched all the same, so with them the
 /// program's thread runs ahead.
 const fn threshold_of(has_gates: bool) -> i64 {
-    if has_gates { 512 } else { 16 }
+    if has_gates { 1_024 } else { 16 }
 }
 
 impl AutoQueue {

@@ -66,7 +66,8 @@ pub struct Caps {
     /// At least 4.
     pub entries_max: u32,
     /// Another process holds what was launched here together with all else of this process, by
-    /// gates of the device, without a step of this queue.
+    /// gates of the device, without a step of this queue. How many commands may be in flight is
+    /// what [`Submit::room`](crate::hal::Submit::room) says then.
     pub in_unit: bool,
 }
 

@@ -101,7 +101,7 @@ impl Window {
             WindowConfig::fixed(config.threshold, config.batch)
         };
         // Whatever the batch: a program that waits for each command puts a fence behind each.
-        self.device_max = caps.in_flight_max(1);
+        self.device_max = if caps.in_unit { u32::MAX } else { caps.in_flight_max(1) };
         self.margin = 0;
         self.resize();
     }

@@ -296,6 +296,15 @@ impl<A: StreamApi> Inner<A> {
         self.tested.get().map_or_else(|| self.entries_of(None), |tested| tested.entries_max)
     }
 
+    /// The entries of a hardware queue that a stream of a unit may use, events beside gates
+    /// included. `spared`: it is held for no other process.
+    pub(crate) fn entries_in_unit(&self, spared: bool) -> u32 {
+        // Of the depth, three quarters or the half. Where others count no such events, they use as
+        // much.
+        let parts = if spared && self.config.entries_max.is_none() { 3 } else { 2 };
+        self.entries_max().saturating_mul(parts * SHARE) / 4
+    }
+
     /// The entries of a hardware queue that are used, of as many as were measured.
     fn entries_of(&self, depth: Option<u32>) -> u32 {
         let depth = depth.or_else(|| self.api.depth()).unwrap_or(DEPTH);

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use crate::agree::Agreed;
 use crate::api::{FlagMemory, StreamApi};
 use crate::error::StreamError;
-use crate::page::{BESIDE, HEARTBEAT, HELD, OPEN, OTHERS};
+use crate::page::{BESIDE, HEARTBEAT, HELD, OPEN, OTHERS, SPARED};
 use crate::sync::OWN;
 use crate::sync::Word;
 
@@ -70,12 +70,22 @@ impl FlagWord {
 
     /// Whether the one that holds its unit says that others run at the same time.
     pub(crate) fn runs_beside(&self) -> bool {
+        self.others() & BESIDE != 0
+    }
+
+    /// Whether it says that the unit is held for no others.
+    pub(crate) fn is_spared(&self) -> bool {
+        self.others() & SPARED != 0
+    }
+
+    /// What it says of others; 0 if the word is of no unit.
+    fn others(&self) -> u32 {
         let others = |place: PagePlace| {
             // SAFETY: so many bytes before the word is a page's header of 64 bytes, which is
             // touched by atomic operations only.
             unsafe { self.host.byte_sub(usize::from(place.before)).add(OTHERS).as_ref() }
         };
-        self.place.is_some_and(|place| others(place).load(Ordering::Relaxed) & BESIDE != 0)
+        self.place.map_or(0, |place| others(place).load(Ordering::Relaxed))
     }
 
     fn beat(&self) -> &AtomicU32 {

@@ -214,6 +214,8 @@ fn halves<A: StreamApi>(
         last_ns: AtomicU64::new(0),
         launched: AtomicU64::new(0),
         retired: AtomicU64::new(0),
+        entries: AtomicU64::new(0),
+        entries_done: AtomicU64::new(0),
         stray: AtomicBool::new(false),
         marks: Marks::new(),
         reason,

@@ -29,6 +29,8 @@ pub(crate) const OPEN: usize = 15;
 /// Where its highest bit says whether others run at the same time. The rest is the holder's.
 pub(crate) const OTHERS: usize = 10;
 pub(crate) const BESIDE: u32 = 1 << 31;
+/// The bit below says whether the process is held for none of them.
+pub(crate) const SPARED: u32 = 1 << 30;
 
 /// The file system of files in memory whose pages are ordinary ones.
 const TMPFS: u64 = 0x0102_1994;
@@ -148,8 +150,9 @@ impl SharedPage {
 
     /// A number of the first word's cache line, where a page of a [`PageSource`] has no gate. `at`
     /// counts from 0, modulo 16. Number 0 has the bits of the holders, number 1 is their heartbeat,
-    /// the highest bit of number 10 is that of [`SharedPage::set_beside`], and number 15 is not 0
-    /// while a call of the process has the gates open.
+    /// the highest bits of number 10 are those of [`SharedPage::set_beside`] and
+    /// [`SharedPage::set_spared`], and number 15 is not 0 while a call of the process has the gates
+    /// open.
     #[must_use]
     pub fn header(&self, at: usize) -> &AtomicU32 {
         self.part(0, at % (STRIDE / size_of::<u32>()))
@@ -158,11 +161,21 @@ impl SharedPage {
     /// For a holder: whether others have the device in turns with this process while it runs, so
     /// that what is measured may contain theirs.
     pub fn set_beside(&self, beside: bool) {
+        self.tell(BESIDE, beside);
+    }
+
+    /// For a holder: whether this process is held for no others, so that its streams may fill their
+    /// hardware queues.
+    pub fn set_spared(&self, spared: bool) {
+        self.tell(SPARED, spared);
+    }
+
+    fn tell(&self, bit: u32, is_so: bool) {
         let number = self.header(OTHERS);
-        if beside {
-            number.fetch_or(BESIDE, Ordering::Relaxed);
+        if is_so {
+            number.fetch_or(bit, Ordering::Relaxed);
         } else {
-            number.fetch_and(!BESIDE, Ordering::Relaxed);
+            number.fetch_and(!bit, Ordering::Relaxed);
         }
     }
 

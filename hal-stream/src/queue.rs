@@ -39,6 +39,9 @@ pub(crate) struct Queue<A: StreamApi> {
     /// Commands launched, and commands seen to have retired.
     pub(crate) launched: AtomicU64,
     pub(crate) retired: AtomicU64,
+    /// Entries that the stream's hardware queue got, and those that are not in it any more.
+    pub(crate) entries: AtomicU64,
+    pub(crate) entries_done: AtomicU64,
     /// A gate was placed and the launch behind it failed, so the stream may wait for the word
     /// although nothing is in flight.
     pub(crate) stray: AtomicBool,
@@ -52,6 +55,9 @@ pub(crate) struct Queue<A: StreamApi> {
 const SPREAD: &str = "while a graph with parallel branches, or another launch into several hardware \
                       queues, is in it, its gates are closed while all streams in shared hardware \
                       queues are held";
+
+/// Entries of a command with a gate, the events beside it, and a fence.
+const ENTRIES: u32 = 5;
 
 /// For so long after a gate was passed, in nanoseconds, the event behind it may not be seen to have
 /// completed.
@@ -152,6 +158,22 @@ impl<A: StreamApi> Queue<A> {
         self.word.is_some_and(|word| word.unit_stamp().is_some())
     }
 
+    /// Something was put into the stream. Only one thread at a time does.
+    pub(crate) fn note_entry(&self) {
+        let entries = self.entries.load(Ordering::Relaxed);
+        self.entries.store(entries + 1, Ordering::Relaxed);
+    }
+
+    /// For how many more commands there is room, if each has a gate and a fence. A process that is
+    /// held for no other one may fill most of the hardware queue, as without a scheduler.
+    pub(crate) fn room(&self) -> u32 {
+        let spared = self.word.is_some_and(|word| word.is_spared());
+        let max = self.device.entries_in_unit(spared && !self.member.gate.is_closed());
+        let [put, done] = [&self.entries, &self.entries_done].map(|n| n.load(Ordering::Relaxed));
+        let used = u32::try_from(put.saturating_sub(done)).unwrap_or(u32::MAX);
+        max.saturating_sub(used) / ENTRIES
+    }
+
     /// For how long commands probably run on after the gate was closed.
     pub(crate) fn drain_time(&self) -> Duration {
         let last_ns = self.last_ns.load(Ordering::Relaxed);
@@ -207,6 +229,8 @@ pub(crate) struct Fence<E> {
     pub(crate) pause_ns: u64,
     /// The same between `start` and the first command, as the host took to launch that.
     pub(crate) launching_ns: u64,
+    /// Entries that the hardware queue got by then, with its own.
+    pub(crate) entries: u64,
 }
 
 /// How the completion of a fence is seen.

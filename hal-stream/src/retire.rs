@@ -316,6 +316,7 @@ impl<A: StreamApi> StreamRetire<A> {
                 }
             };
             if done {
+                self.queue.entries_done.store(fence.entries, Ordering::Relaxed);
                 let _ = self.fences.pop();
             }
             return Ok(done.then_some(fence));

@@ -202,6 +202,7 @@ impl<A: StreamApi> Events<A> {
             unsafe { api.destroy_event(event) };
             return Err(StreamError::Driver { during: "recording an event", source });
         }
+        self.queue.note_entry();
         Ok(event)
     }
 }
@@ -260,6 +261,7 @@ impl<A: StreamApi> Submit for StreamSubmit<A> {
         // Pauses that are not seen would count as well, as the host is slower the more of them.
         let teaches = prepared.by_itself || !queue.is_in_unit();
         self.batch.add(payload.kind, &prepared, teaches);
+        queue.note_entry();
         if let Some(recorded) = self.batch.recorded.take() {
             let waited = api.now().saturating_duration_since(recorded);
             self.batch.launching_ns = u64::try_from(waited.as_nanos()).unwrap_or(u64::MAX);
@@ -303,6 +305,10 @@ impl<A: StreamApi> Submit for StreamSubmit<A> {
         drop(entered);
         fenced
     }
+
+    fn room(&self) -> Option<u32> {
+        self.queue.is_in_unit().then(|| self.queue.room())
+    }
 }
 
 impl<A: StreamApi> StreamSubmit<A> {
@@ -325,7 +331,8 @@ impl<A: StreamApi> StreamSubmit<A> {
         let seen = queue.is_idle();
         let likely = !seen && self.should_have_ended(at);
         let sees_ends = queue.device.api.sees_ends();
-        let by_itself = self.is_by_itself(expected_ns);
+        // Nothing is measured while it is held.
+        let by_itself = hold.is_none() && self.is_by_itself(expected_ns);
         let seldom = by_itself || self.unmeasured + 1 >= MEASURED;
         let counted = sees_ends && measured_ns.is_some() && !seldom;
         // Asking a busy stream takes the driver microseconds, so it is not asked about little work
@@ -409,6 +416,7 @@ impl<A: StreamApi> StreamSubmit<A> {
             before.into_iter().for_each(|event| queue.marks.keep_event(event));
             return Err(StreamError::Driver { during: "placing a gate", source });
         }
+        queue.note_entry();
         launches.goes_on(Call::Event);
         let after = before.and_then(|_| self.events.record_mark());
         if let (Some(before), None) = (before, after) {
@@ -451,6 +459,7 @@ impl<A: StreamApi> StreamSubmit<A> {
     /// is missed, and put again.
     fn record_late(&mut self, mut fence: Fence<A::Event>) -> Result<(), StreamError<A::Error>> {
         fence.seen = Seen::Event(self.events.record()?);
+        fence.entries = self.queue.entries.load(Ordering::Relaxed);
         self.push(fence);
         self.continues = true;
         Ok(())
@@ -498,6 +507,7 @@ impl<A: StreamApi> StreamSubmit<A> {
             kind,
             pause_ns,
             launching_ns,
+            entries: self.queue.entries.load(Ordering::Relaxed),
         };
         self.end = light.then_some(fence);
         self.push(fence);

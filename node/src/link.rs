@@ -242,6 +242,7 @@ impl Link {
             set_unwanted(page);
             set_others(page, Others::None);
             page.set_beside(false);
+            page.set_spared(false);
             tell(page);
         }
     }

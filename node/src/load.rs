@@ -17,8 +17,8 @@ const LOAD: usize = 2;
 const WANTED: usize = 3;
 /// Where the daemon says what the [`Others`] on the GPU are.
 const SHARED: usize = 10;
-/// The bit of it that [`SharedPage::set_beside`] sets.
-const BESIDE: u32 = 1 << 31;
+/// The bits of it that [`SharedPage::set_beside`] and [`SharedPage::set_spared`] set.
+const BITS: u32 = 3 << 30;
 /// Where it says how many streams it has with queues of levels 1, 2 and 3, in [`LEVEL_BITS`] each.
 const LEVELS: usize = 6;
 const LEVEL_BITS: usize = 21;
@@ -52,7 +52,7 @@ impl Others {
     /// all that may be scheduled is.
     #[must_use]
     pub const fn of(number: u32) -> Self {
-        match number & !BESIDE {
+        match number & !BITS {
             0 => Self::None,
             2 => Self::Behind,
             3 => Self::Above,
@@ -254,8 +254,8 @@ pub fn waited_us(page: &SharedPage) -> Option<u32> {
 
 /// For the daemon: says what the others on the GPU are.
 pub fn set_others(page: &SharedPage, others: Others) {
-    let beside = page.header(SHARED).get() & BESIDE;
-    page.header(SHARED).put(others.number() | beside);
+    let bits = page.header(SHARED).get() & BITS;
+    page.header(SHARED).put(others.number() | bits);
 }
 
 /// For the daemon: says that it need not be woken.

@@ -189,6 +189,10 @@ impl<H: Submit, C: Borrow<Contract>> Submit for Checked<H, C> {
         self.contract().require(upto.0 < launched, Breach::FenceOrder);
         self.inner.fence(upto)
     }
+
+    fn room(&self) -> Option<u32> {
+        self.inner.room()
+    }
 }
 
 impl<H: Retire, C: Borrow<Contract>> Retire for Checked<H, C> {

@@ -122,6 +122,10 @@ impl<H: Submit> Submit for Faulty<H> {
         }
         self.inner.fence(upto).map_err(FaultyError::Inner)
     }
+
+    fn room(&self) -> Option<u32> {
+        self.inner.room()
+    }
 }
 
 impl<H: Retire> Retire for Faulty<H> {

@@ -82,6 +82,10 @@ impl<H: Submit, T: Sink> Submit for Traced<H, T> {
         self.sink.call(Call::Fence { upto, ok: result.is_ok() });
         result
     }
+
+    fn room(&self) -> Option<u32> {
+        self.inner.room()
+    }
 }
 
 impl<H: Retire, T: Sink> Retire for Traced<H, T> {

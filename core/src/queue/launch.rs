@@ -5,6 +5,7 @@ use crate::fault::Fault;
 use crate::id::{CmdId, EventRef};
 use crate::store::Store;
 use crate::time::Instant;
+use crate::window::WindowConfig;
 
 /// Why the next command of a queue may not be launched now; see [`Queue::can_launch`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,7 +18,7 @@ pub enum LaunchBlock {
     Resuming,
     /// Everything that was submitted has been launched.
     Empty,
-    /// As many commands as the window allows are in flight.
+    /// As many commands as the window allows are in flight, or the device has no room for more.
     WindowFull,
     /// The next command waits for this event of another queue.
     Waiting(EventRef),
@@ -50,10 +51,21 @@ impl<R: Store<CommandSlot>> Queue<R> {
         if self.cursor >= self.submitted {
             return Err(LaunchBlock::Empty);
         }
-        if self.in_flight() >= u64::from(self.window.threshold()) {
+        if self.in_flight() >= u64::from(self.window.threshold()) || self.cursor >= self.room {
             return Err(LaunchBlock::WindowFull);
         }
         self.waiting.map_or(Ok(()), |event| Err(LaunchBlock::Waiting(event)))
+    }
+
+    /// The device has room for so many more commands than were launched: see
+    /// [`Submit::room`](crate::hal::Submit::room). At first it has for all that the window allows.
+    pub const fn set_room(&mut self, commands: u32) {
+        self.room = self.cursor.saturating_add(commands as u64);
+    }
+
+    /// Changes the in-flight window at once; nothing has to drain.
+    pub fn set_window(&mut self, config: WindowConfig) {
+        self.window.configure(config, &self.caps);
     }
 
     /// The command that [`Queue::poll_launch`] would launch now.

@@ -213,6 +213,8 @@ pub struct Queue<R> {
     /// Completions were requested up to this many commands, all of which have passed the launch
     /// point.
     requested: u64,
+    /// The device has room for commands below this one, as it said last.
+    room: u64,
     /// Settled commands between `retired` and `cursor`.
     settled: u64,
     /// Commands below this are dropped instead of launched.
@@ -265,6 +267,7 @@ impl<R: Store<CommandSlot>> Queue<R> {
             fenced: 0,
             fence_refused: false,
             requested: 0,
+            room: u64::MAX,
             settled: 0,
             drop_until: 0,
             lone: None,
@@ -489,11 +492,6 @@ impl<R: Store<CommandSlot>> Queue<R> {
             self.last_progress = now;
             self.anomalies.repeated_fences += 1;
         }
-    }
-
-    /// Changes the in-flight window at once; nothing has to drain.
-    pub fn set_window(&mut self, config: WindowConfig) {
-        self.window.configure(config, &self.caps);
     }
 
     /// Changes the deepest hold to use, even while held; the device is moved there if it can.

@@ -89,6 +89,8 @@ impl Unit {
             // A daemon before this one may have closed them.
             page.release_all(holder());
         }
+        page.set_beside(self.beside);
+        page.set_spared(self.others == Others::Behind);
         self.pages.push(page);
         self.tell();
     }
@@ -148,9 +150,11 @@ impl Unit {
     }
 
     fn tell_others(&mut self, others: Others) {
-        if std::mem::replace(&mut self.others, others) != others
-            && let Some(page) = self.pages.first()
-        {
+        if std::mem::replace(&mut self.others, others) == others {
+            return;
+        }
+        self.pages.iter().for_each(|page| page.set_spared(others == Others::Behind));
+        if let Some(page) = self.pages.first() {
             set_others(page, others);
         }
     }

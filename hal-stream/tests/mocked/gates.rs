@@ -219,6 +219,47 @@ fn what_is_measured_beside_others_says_nothing_of_commands() {
     assert_eq!(told(102, 20 * US), Some(20 * US));
 }
 
+/// A gate is due in front of each command, or of none.
+#[test]
+fn there_is_room_for_as_many_as_the_hardware_queue_takes() {
+    for (spacing, least) in [(0, 25), (10_000 * US, 90)] {
+        let (page, mut device) = in_unit(Nature { sees_ends: true, ..Nature::default() });
+        // As if each had a gate, two events beside it, and a fence.
+        let (mut queue, max) = (open(&mut device, spacing), 64 * 2);
+        assert_eq!(queue.submit.room(), Some(max / 5));
+        page.close_all(Holder::FIRST);
+        let mut n = 0;
+        while queue.submit.room().is_some_and(|room| room > 0) {
+            let told = command(US).expected_ns(US);
+            queue.submit.launch(CmdId(n), &told, n % 8 == 0).expect("a launch");
+            n += 1;
+        }
+        let put = puts(&device).len();
+        assert!(n >= least && put <= max as usize, "{n} launches, {put} entries");
+        page.release_all(Holder::FIRST);
+        device.api().pass(1_000 * US);
+        queue.submit.fence(CmdId(n - 1)).expect("a fence");
+        device.api().pass(1_000 * US);
+        while poll(&mut queue).is_some() {}
+        assert_eq!(queue.submit.room(), Some(max / 5), "all has run");
+    }
+}
+
+#[test]
+fn who_is_held_for_no_others_may_fill_its_hardware_queue() {
+    let page = Arc::new(SharedPage::create().expect("a page"));
+    let (source, config) = (Arc::new(Pages(Arc::clone(&page))), with_entries(None));
+    let mut device =
+        StreamDevice::in_unit(Mock::new(Nature::default()), config, source).expect("a device");
+    let queue = open(&mut device, 10_000 * US);
+    let room = || queue.submit.room().expect("it is in a unit");
+    assert_eq!(room(), device.entries_max() * 2 / 5);
+    page.set_spared(true);
+    assert_eq!(room(), device.entries_max() * 3 / 5);
+    page.set_spared(false);
+    assert_eq!(room(), device.entries_max() * 2 / 5);
+}
+
 #[test]
 fn what_the_host_takes_to_launch_is_no_device_time() {
     // The device begins a little later, so not all of it can be taken off.

@@ -386,6 +386,7 @@ where
                     None
                 };
                 let mut state = self.lock();
+                state.note_room(launcher);
                 if cmd.count() > state.machine.retired() {
                     if kept.is_some() {
                         *state.payload(cmd) = kept;

@@ -48,6 +48,10 @@ where
         let time = now();
         state.time = time;
         state.machine.handle_signal(time, signal);
+        if let Some(launcher) = state.launcher.take() {
+            state.note_room(&launcher);
+            state.launcher = Some(launcher);
+        }
         state.note_retired(before, signal);
         let retired = state.machine.retired();
         if let Signal::Retired(Retired { busy, .. }) = signal {

@@ -143,6 +143,13 @@ impl<S: Submit<Payload: Sized>> State<S> {
         self.look_due = self.machine.can_launch() == Err(LaunchBlock::WindowFull);
     }
 
+    /// Notes how many commands the device has room for by now.
+    pub(super) fn note_room(&mut self, launcher: &S) {
+        if let Some(commands) = launcher.room() {
+            self.machine.set_room(commands);
+        }
+    }
+
     pub(super) fn oldest_in_flight(&self) -> Option<CmdId> {
         (self.machine.in_flight() > 0).then(|| CmdId(self.machine.retired()))
     }

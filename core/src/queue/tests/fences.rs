@@ -16,6 +16,23 @@ fn the_window_limits_what_is_in_flight() {
 }
 
 #[test]
+fn a_device_may_have_room_for_fewer() {
+    let mut rig = Rig::on(64, window(40, 4), Caps::up_to(Level::Block, 8).with_unit(true));
+    assert_eq!(rig.queue.window().threshold(), 40, "the device says how many fit");
+    rig.submit(50);
+    rig.queue.set_room(2);
+    assert_eq!(rig.act(), "0* 1");
+    assert_eq!(rig.queue.can_launch(), Err(LaunchBlock::WindowFull));
+    rig.retire(0);
+    assert_eq!(rig.act(), "fence1", "the device has not said that there is more");
+    rig.queue.set_room(3);
+    assert_eq!(rig.act(), "2 3 4");
+    rig.queue.set_room(0);
+    rig.queue.set_room(u32::MAX);
+    assert_eq!(rig.act().split(' ').count(), 36, "as many as the window allows");
+}
+
+#[test]
 fn what_would_be_launched_is_known_before() {
     let mut rig = Rig::new(16, window(2, 2), Level::Block);
     assert_eq!(rig.queue.peek_launch(), None, "nothing was submitted");
