@@ -103,7 +103,7 @@ pub trait Submit: ErrorType {
     fn fence(&mut self, upto: CmdId) -> Result<(), Self::Error>;
 
     /// How many more commands can be launched now, by what is in flight, before a launch might
-    /// block. `None` if all fit that [`Caps`](crate::level::Caps) allow. It is asked after launches
+    /// block. `None` if all fit that [`Caps`] allow. It is asked after launches
     /// and after completions.
     fn room(&self) -> Option<u32> {
         None
