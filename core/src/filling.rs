@@ -191,8 +191,8 @@ impl Host {
     }
 }
 
-/// How many commands ended in some time, and for how long the host waited. All count from one end
-/// to another.
+/// How many commands ended in some time, both counted from one end to another, and for how long
+/// the host waited meanwhile and before the first.
 #[derive(Clone, Copy, Debug, Default)]
 struct Rate {
     time: Duration,

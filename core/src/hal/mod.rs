@@ -103,8 +103,8 @@ pub trait Submit: ErrorType {
     fn fence(&mut self, upto: CmdId) -> Result<(), Self::Error>;
 
     /// How many more commands can be launched now, by what is in flight, before a launch might
-    /// block. `None` if all fit that [`Caps`] allow. It is asked after launches
-    /// and after completions.
+    /// block. `None` if all fit that [`Caps`] allow. It is asked after launches and after
+    /// completions. Who wraps a half passes the answer on.
     fn room(&self) -> Option<u32> {
         None
     }

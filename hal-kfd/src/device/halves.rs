@@ -48,6 +48,10 @@ impl<S: Submit> Submit for KfdSubmit<S> {
         let _entered = self.slot.enter();
         self.below.fence(upto).map_err(DeviceError::Below)
     }
+
+    fn room(&self) -> Option<u32> {
+        self.below.room()
+    }
 }
 
 /// The half that watches completions, by the device below.

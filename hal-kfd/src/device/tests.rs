@@ -56,6 +56,10 @@ impl Submit for Half {
     fn fence(&mut self, _: CmdId) -> Result<(), Fault> {
         Ok(())
     }
+
+    fn room(&self) -> Option<u32> {
+        Some(7)
+    }
 }
 
 impl Retire for Half {
@@ -341,6 +345,12 @@ fn time_suspended_is_not_device_time_below_gates() {
         || queue.retire.poll_retired().expect("it answers").expect("always").busy.as_ns();
     let (first, second) = (busy(), busy());
     assert!(second - first >= 2_000_000, "{first} {second}");
+}
+
+#[test]
+fn there_is_room_for_as_many_as_below() {
+    let TestDevice { mut device, .. } = test_device(1, config(false));
+    assert_eq!(open(&mut device).submit.room(), Some(7));
 }
 
 #[test]

@@ -125,6 +125,10 @@ impl<S: Submit<Payload = HostCommand>> Submit for Unpack<S> {
     fn fence(&mut self, upto: CmdId) -> Result<(), S::Error> {
         self.0.fence(upto)
     }
+
+    fn room(&self) -> Option<u32> {
+        self.0.room()
+    }
 }
 
 impl<B: ErrorType> ErrorType for Careful<B> {
