@@ -22,7 +22,7 @@ use std::ffi::{CStr, c_int};
 use std::ptr;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU8, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::counts::Reason;
 use crate::environment::variable;
@@ -360,6 +360,22 @@ fn tracked(
 /// Makes a call in which the program waits for the whole device.
 pub fn wait(real: impl FnOnce() -> Code) -> Code {
     waiting(|| unheld(real))
+}
+
+/// A call that may wait for the device has done so if it took longer than this. Many take a few
+/// microseconds, and come before a launch: those that give a function its shared memory, for one.
+const MAY_WAIT: Duration = Duration::from_micros(100);
+
+/// The same for one that rarely has to.
+pub fn may_wait(real: impl FnOnce() -> Code) -> Code {
+    let began = Instant::now();
+    let code = unheld(real);
+    if began.elapsed() > MAY_WAIT
+        && let Some(functions) = functions().filter(|functions| functions.are_apart())
+    {
+        waited(functions, began);
+    }
+    code
 }
 
 /// Makes a call that may wait for the whole device: while no gate of the process holds anything, if

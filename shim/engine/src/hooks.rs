@@ -80,7 +80,7 @@ macro_rules! hook {
             }
         }
     };
-    (waits [opens] $index:literal $name:ident($($parameter:ident: $kind:ty),*)) => {
+    (waits [$how:ident] $index:literal $name:ident($($parameter:ident: $kind:ty),*)) => {
         #[allow(non_snake_case, reason = "the driver's name")]
         mod $name {
             use super::*;
@@ -94,12 +94,23 @@ macro_rules! hook {
                 // SAFETY: as for a launch.
                 let real = unsafe { std::mem::transmute::<$crate::Address, Signature>(real) };
                 // SAFETY: the caller promises what the driver asks for.
-                $crate::engine::wait(|| unsafe { real($($parameter),*) })
+                $crate::wait!($how)(|| unsafe { real($($parameter),*) })
             }
         }
     };
     ($class:ident [] $index:literal $name:ident($($parameter:ident: $kind:ty),*)) => {
         const _: Option<unsafe extern "C" fn($($kind),*) -> $crate::Code> = None;
+    };
+}
+
+/// How a call is made that waits for the device, always or maybe.
+#[macro_export]
+macro_rules! wait {
+    (always) => {
+        $crate::engine::wait
+    };
+    (may) => {
+        $crate::engine::may_wait
     };
 }
 
@@ -155,7 +166,7 @@ macro_rules! place {
     (launch [$($stream:ident)*] $index:literal $name:ident) => {
         Some(($index, $name::launch as $crate::Address))
     };
-    (waits [opens] $index:literal $name:ident) => {
+    (waits [$how:ident] $index:literal $name:ident) => {
         Some(($index, $name::wait as $crate::Address))
     };
     ($class:ident [$($stream:ident)*] $index:literal $name:ident) => {

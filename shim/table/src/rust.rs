@@ -13,7 +13,7 @@ impl List {
     /// brackets is where a launch has its stream: `handle`, a default stream and a parameter;
     /// `config`, the same, for a field behind the parameter; `none` and a default stream, for that
     /// itself; or `elsewhere`. A default stream is `legacy` or `per_thread`. For a call that waits
-    /// it says `opens` if gates are to be open meanwhile.
+    /// it says `always`, or `may` for one that may have to, if gates are to be open meanwhile.
     ///
     /// Types beyond Rust's are `Handle` for handles and pointers, and the structures `Location`,
     /// `Dim3`, `Bytes64`, `Words3`, `Words4` and `Words8`.
@@ -60,8 +60,12 @@ impl List {
         let hooked = function.class != Class::Forwarded;
         let list = written.collect::<Vec<_>>().join(", ");
         let group = self.groups.get(function.group);
-        let opens = function.class == Class::Waits && group.is_some_and(|group| !group.keeps_gates);
-        let stream = if opens { "opens".to_owned() } else { self.stream(function, parameters) };
+        let stream = match group {
+            Some(group) if function.class == Class::Waits && !group.keeps_gates => {
+                if group.waits { "always" } else { "may" }.to_owned()
+            }
+            _ => self.stream(function, parameters),
+        };
         hooked.then(|| format!("    {class} [{stream}] {index} {name}({list});\n"))
     }
 
