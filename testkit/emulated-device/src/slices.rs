@@ -33,8 +33,12 @@ static SLICES: LazyLock<Option<Slices>> = LazyLock::new(|| {
 
 /// So long a call of the driver takes that puts something into a stream.
 static CALL: LazyLock<Duration> = LazyLock::new(|| {
-    let given = std::env::var("XSCHED_EMULATED_CALL_US").unwrap_or_default();
-    Duration::from_micros(given.parse().unwrap_or(0))
+    let Some(given) = std::env::var_os("XSCHED_EMULATED_CALL_US") else { return Duration::ZERO };
+    let us = given.to_str().and_then(|given| given.parse().ok());
+    if us.is_none() {
+        eprintln!("XSCHED_EMULATED_CALL_US is no number of microseconds: {}", given.display());
+    }
+    Duration::from_micros(us.unwrap_or(0))
 });
 
 /// Takes as long as a call of the driver does.
