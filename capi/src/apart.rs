@@ -18,6 +18,8 @@ use xsched_node::{Others, SharedPage, count_waited, others};
 static APART: AtomicU32 = AtomicU32::new(0);
 /// Streams are told apart by more than the priorities that they were made with.
 static BY_CHOICE: AtomicBool = AtomicBool::new(false);
+/// The policy of the environment tells streams apart.
+static BY_POLICY: AtomicBool = AtomicBool::new(false);
 /// What stands for the node's word before there is one.
 static NOT_YET: AtomicU32 = AtomicU32::new(0);
 /// The word in which the scheduler of the node says it; null without one.
@@ -30,6 +32,12 @@ static FIRST: AtomicPtr<SharedPage> = AtomicPtr::new(std::ptr::null_mut());
 /// another thread may still be made at once.
 pub(crate) fn tell() {
     BY_CHOICE.store(true, Ordering::Release);
+    tell_by_priority();
+}
+
+/// The same where nothing but a policy tells them apart.
+pub(crate) fn tell_by_policy() {
+    BY_POLICY.store(true, Ordering::Release);
     tell_by_priority();
 }
 
@@ -86,9 +94,16 @@ fn told() -> Option<Others> {
 }
 
 /// Whether something may hold a stream for another one, or for another process. `is_first`: no
-/// stream of the process was made with a higher priority.
-pub(crate) fn may_hold(is_first: impl FnOnce() -> bool) -> bool {
-    may_node_hold() || is_told() && !is_first()
+/// stream of the process was made with a higher priority. `policy_holds`: the policy of the process
+/// may hold one that is first, or is not.
+pub(crate) fn may_hold(
+    is_first: impl FnOnce() -> bool,
+    policy_holds: impl FnOnce(bool) -> bool,
+) -> bool {
+    if !BY_CHOICE.load(Ordering::Acquire) && told().is_none() {
+        return policy_holds(is_first());
+    }
+    BY_POLICY.load(Ordering::Acquire) || may_node_hold() || is_told() && !is_first()
 }
 
 /// Whether every launch from now on is scheduled.

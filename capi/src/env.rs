@@ -191,6 +191,11 @@ impl Env {
         (env, reader.complaints)
     }
 
+    /// Whether it says that streams are held whatever the policy.
+    pub(crate) fn holds_apart(&self) -> bool {
+        self.auto.as_ref().is_some_and(|auto| auto.priority == Some(PRIORITY_NO_EXECUTE))
+    }
+
     /// Whether streams that get XQueues are scheduled one by one from the start.
     ///
     /// They are if that is asked for, or if the policy or a hint has a stream wait though all have
@@ -198,7 +203,7 @@ impl Env {
     pub(crate) fn tells_apart(&self) -> bool {
         self.auto.as_ref().is_some_and(|auto| {
             auto.one_by_one
-                || auto.priority == Some(PRIORITY_NO_EXECUTE)
+                || self.holds_apart()
                 || auto.deadline_us.is_some()
                 || auto.laxity_us.is_some()
                 || auto.k.is_some()

@@ -93,8 +93,10 @@ fn start() -> &'static Process {
     watch_forks();
     let (env, complaints) = Env::read(&|name| variable(name));
     let log = env.log;
-    if env.tells_apart() {
+    if env.holds_apart() {
         apart::tell();
+    } else if env.tells_apart() {
+        apart::tell_by_policy();
     }
     if env.global {
         apart::join();
@@ -254,7 +256,10 @@ impl Process {
     /// Whether something may hold what an interposer launches now in an XQueue.
     pub(crate) fn may_hold(&self, queue: &Queue) -> bool {
         let highest = || self.highest_priority.load(Ordering::Relaxed);
-        apart::may_hold(|| i32::from(queue.priority().get()) >= highest())
+        let is_first = || i32::from(queue.priority().get()) >= highest();
+        apart::may_hold(is_first, |is_first| {
+            self.runtime().is_ok_and(|runtime| runtime.policy_holds(is_first))
+        })
     }
 
     fn settings(&self) -> MutexGuard<'_, Settings> {

@@ -64,8 +64,8 @@ pub trait Policy {
     /// Short lower-case name.
     fn name(&self) -> &'static str;
 
-    /// Whether the policy ever holds a queue. One that never does needs no device support, so
-    /// drivers leave out gates.
+    /// Whether the policy may hold one of the queues that there are. One that holds none needs no
+    /// device support, so drivers leave out gates. Queues and hints may change the answer.
     fn holds(&self) -> bool {
         true
     }
@@ -86,6 +86,12 @@ pub trait Policy {
     /// one of the highest priority always runs, if that is not [`Priority::NO_EXECUTE`]. Drivers
     /// may spare such a queue what it costs to be ready to be held. Hints may change the answer.
     fn spares_the_highest(&self) -> bool {
+        false
+    }
+
+    /// Whether [`Policy::spares_the_highest`] is so for each of several queues that have the highest
+    /// priority. Hints may change the answer.
+    fn spares_equals(&self) -> bool {
         false
     }
 
@@ -137,6 +143,9 @@ macro_rules! forward {
             }
             fn spares_the_highest(&self) -> bool {
                 (**self).spares_the_highest()
+            }
+            fn spares_equals(&self) -> bool {
+                (**self).spares_equals()
             }
             fn is_quick(&self) -> bool {
                 (**self).is_quick()

@@ -175,6 +175,9 @@ impl Policy for Any {
     fn spares_the_highest(&self) -> bool {
         self.get().spares_the_highest()
     }
+    fn spares_equals(&self) -> bool {
+        self.get().spares_equals()
+    }
     fn is_quick(&self) -> bool {
         self.get().is_quick()
     }

@@ -82,6 +82,8 @@ pub(crate) struct Chooser<R> {
     ageing: Option<Ageing>,
     /// When the next key changes by itself; no queue has to be looked at before.
     next: Option<Instant>,
+    /// There are queues, no more than run at a time, and none has to be held.
+    all_run: bool,
 }
 
 /// The class of a priority, where classes are strict.
@@ -91,7 +93,7 @@ pub(crate) fn class_of(priority: Priority) -> u16 {
 
 impl<R: Rules> Chooser<R> {
     pub(crate) const fn new(rules: R) -> Self {
-        Self { rules, classes: false, ageing: None, next: None }
+        Self { rules, classes: false, ageing: None, next: None, all_run: false }
     }
 
     /// With strict classes by priority.
@@ -116,11 +118,22 @@ impl<R: Rules> Chooser<R> {
         R::READS_CPU
     }
 
+    pub(crate) const fn holds(&self) -> bool {
+        !self.all_run
+    }
+
     pub(crate) const fn spares_the_highest(&self) -> bool {
         self.classes && self.ageing.is_none()
     }
 
+    #[expect(clippy::unused_self, reason = "what all engines are asked")]
+    pub(crate) const fn spares_equals(&self) -> bool {
+        false
+    }
+
     pub(crate) fn configure(&mut self, hint: PolicyHint) -> bool {
+        // Until there are other queues, it may be that not all run any more.
+        self.all_run = false;
         match hint {
             PolicyHint::Ageing(age) if R::STRICT || self.classes => {
                 self.ageing = age.map(Ageing::new);
@@ -131,12 +144,16 @@ impl<R: Rules> Chooser<R> {
     }
 
     pub(crate) fn observe(
-        &self,
+        &mut self,
         _now: Instant,
         queue: QueueId,
         event: Event,
         queues: &QueueTable<'_>,
     ) {
+        if matches!(event, Event::Attached | Event::Detached | Event::Hinted) {
+            let gone = (event == Event::Detached).then_some(queue);
+            self.all_run = self.all_may_run(queues, gone);
+        }
         let Some(info) = queues.get(queue) else { return };
         let Some(ready) = Ready::on(queues, info.device) else { return };
         // A queue that leaves the table leaves the order as well.
@@ -145,6 +162,17 @@ impl<R: Rules> Chooser<R> {
         } else if self.ageing.is_some() {
             Ageing::observe(queue, event, &ready);
         }
+    }
+
+    /// Whether all queues but one that is gone run whenever they are ready.
+    fn all_may_run(&self, queues: &QueueTable<'_>, gone: Option<QueueId>) -> bool {
+        let Width::Top(k) = self.rules.width() else { return false };
+        let none_is_held = |info: &QueueInfo| info.hints.priority != Priority::NO_EXECUTE;
+        let left = queues.iter().filter(|info| Some(info.id) != gone);
+        let bounded = left.take(k as usize + 1);
+        let (count, all) =
+            bounded.fold((0, true), |(count, all), info| (count + 1, all && none_is_held(info)));
+        !self.classes && count <= k && all
     }
 
     /// Follows what changed and chooses anew where something did.
@@ -158,6 +186,9 @@ impl<R: Rules> Chooser<R> {
         let due = self.next.is_some_and(|next| next <= now);
         let everywhere = self.ageing.is_some() || self.rules.bar(queues) != u64::MAX;
         let all = matches!(changed, Changed::All);
+        if all {
+            self.all_run = self.all_may_run(queues, None);
+        }
         let mut next = self.next.filter(|_| !all && !due);
         let mut look = |info: &QueueInfo| {
             self.follow(now, info, queues, out);

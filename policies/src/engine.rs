@@ -42,6 +42,10 @@ macro_rules! policy {
                 $name
             }
 
+            fn holds(&self) -> bool {
+                self.0.holds()
+            }
+
             fn progress_every(&self) -> Option<::xsched_core::time::Duration> {
                 self.0.progress_every()
             }
@@ -52,6 +56,10 @@ macro_rules! policy {
 
             fn spares_the_highest(&self) -> bool {
                 self.0.spares_the_highest()
+            }
+
+            fn spares_equals(&self) -> bool {
+                self.0.spares_equals()
             }
 
             fn is_quick(&self) -> bool {

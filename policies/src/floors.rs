@@ -77,10 +77,19 @@ impl Floors {
         false
     }
 
+    #[expect(clippy::unused_self, reason = "what all engines are asked")]
+    pub(crate) const fn holds(&self) -> bool {
+        true
+    }
+
     /// A queue of another device may be the higher one where all count, and one that waits long
     /// has a turn.
     pub(crate) const fn spares_the_highest(&self) -> bool {
         !self.across && !self.ageing
+    }
+
+    pub(crate) const fn spares_equals(&self) -> bool {
+        self.spares_the_highest() && self.turns.is_none()
     }
 
     pub(crate) fn configure(&mut self, hint: PolicyHint) -> bool {
@@ -100,7 +109,7 @@ impl Floors {
     }
 
     pub(crate) fn observe(
-        &self,
+        &mut self,
         now: Instant,
         queue: QueueId,
         event: Event,

@@ -129,7 +129,17 @@ impl Processes {
     }
 
     #[expect(clippy::unused_self, reason = "what all engines are asked")]
+    pub(crate) const fn holds(&self) -> bool {
+        true
+    }
+
+    #[expect(clippy::unused_self, reason = "what all engines are asked")]
     pub(crate) const fn spares_the_highest(&self) -> bool {
+        false
+    }
+
+    #[expect(clippy::unused_self, reason = "what all engines are asked")]
+    pub(crate) const fn spares_equals(&self) -> bool {
         false
     }
 

@@ -130,8 +130,18 @@ impl Share {
         false
     }
 
+    #[expect(clippy::unused_self, reason = "what all engines are asked")]
+    pub(crate) const fn holds(&self) -> bool {
+        true
+    }
+
     pub(crate) const fn spares_the_highest(&self) -> bool {
         self.classes && self.ageing.is_none()
+    }
+
+    #[expect(clippy::unused_self, reason = "what all engines are asked")]
+    pub(crate) const fn spares_equals(&self) -> bool {
+        false
     }
 
     pub(crate) fn configure(&mut self, hint: PolicyHint) -> bool {

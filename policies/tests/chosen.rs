@@ -6,6 +6,7 @@ use proptest::prelude::*;
 use xsched_core::hint::{Hints, Laxity, PolicyHint, Priority};
 use xsched_core::id::{DeviceId, QueueId};
 use xsched_core::message::Report;
+use xsched_core::policy::Policy;
 use xsched_core::scheduler::{Attach, Heap, QueueInfo, Scheduler};
 use xsched_core::time::{Duration, Instant};
 use xsched_policies::Any;
@@ -156,6 +157,16 @@ impl Rig {
     fn settle(&mut self) {
         self.scheduler.handle_timeout(self.now);
         while self.scheduler.poll_order(self.now).is_some() {}
+        let (policy, table) = (self.scheduler.policy(), self.scheduler.table());
+        assert!(policy.holds() || table.iter().all(|info| info.running), "it holds one");
+        let mut first = BTreeMap::new();
+        for info in table.iter().filter(|info| info.hints.priority != Priority::NO_EXECUTE) {
+            let highest = first.entry(info.device).or_insert(info.hints.priority);
+            *highest = info.hints.priority.max(*highest);
+        }
+        let is_first = |info: &QueueInfo| first.get(&info.device) == Some(&info.hints.priority);
+        let mut firsts = table.iter().filter(|info| is_first(info));
+        assert!(!policy.spares_equals() || firsts.all(|info| info.running), "it holds a first one");
     }
 
     /// The ready queues with a key, for each device, and whether they run. Idle ones are held only
@@ -246,6 +257,11 @@ proptest! {
     }
 
     #[test]
+    fn none_of_the_highest_priority_is_held(steps in prop::collection::vec(step(), 1..300)) {
+        follow("hpf", &steps, |rig| assert!(rig.scheduler.policy().spares_equals()));
+    }
+
+    #[test]
     fn one_priority_runs_on_all_devices(steps in prop::collection::vec(step(), 1..300)) {
         follow("hhpf", &steps, |rig| {
             let table = rig.scheduler.table();
@@ -275,6 +291,29 @@ fn places_are_for_ready_queues_and_per_device() {
     rig.step(&Step::Idle(0));
     rig.settle();
     assert!(rig.scheduler.table().iter().all(|info| info.running));
+}
+
+/// Its queues need no gates then.
+#[test]
+fn as_many_queues_as_run_at_a_time_are_not_held() {
+    let mut rig = Rig::new("kedf");
+    let holds = |rig: &mut Rig, step: Step| {
+        rig.step(&step);
+        rig.settle();
+        rig.scheduler.policy().holds()
+    };
+    rig.step(&Step::K(2));
+    assert!(!holds(&mut rig, Step::Attach { device: 0, hints: 10 }));
+    assert!(!holds(&mut rig, Step::Attach { device: 0, hints: 10 }));
+    assert!(holds(&mut rig, Step::Attach { device: 0, hints: 10 }));
+    assert!(!holds(&mut rig, Step::Detach(2)));
+    assert!(holds(&mut rig, Step::K(1)));
+    assert!(!holds(&mut rig, Step::K(2)));
+    let mut never = Hints::default();
+    never.priority = Priority::NO_EXECUTE;
+    rig.scheduler.set_hints(rig.now, rig.queues[0].0, never).unwrap();
+    rig.settle();
+    assert!(rig.scheduler.policy().holds());
 }
 
 /// At equal deadlines no queue changes its place, however often the scheduler is asked.

@@ -243,6 +243,14 @@ impl Runtime {
         self.inner.scheduler.settle()
     }
 
+    /// Whether the policy in charge [may hold](Policy::holds) a queue, as far as it has said, one
+    /// of the highest priority that is not [`Priority::NO_EXECUTE`] if `is_first`. One that it may
+    /// not needs no gates, unless something else holds it. Two loads.
+    #[must_use]
+    pub fn policy_holds(&self, is_first: bool) -> bool {
+        self.inner.scheduler.policy_holds(is_first)
+    }
+
     /// Writes down what the scheduler is fed and what it orders, and what the queues do, until the
     /// recording is finished or dropped. `docs/src/reference/files.md` describes the format. A
     /// recording that begins before the first queue is made can be replayed exactly. Nothing waits

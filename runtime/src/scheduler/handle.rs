@@ -63,6 +63,9 @@ pub(crate) struct SchedulerHandle {
     rounds: Mutex<Option<RoundState>>,
     /// The thread that notifies the scheduler may run a round.
     quick: AtomicBool,
+    /// Whether the policy may hold a queue, and spares all of the highest priority.
+    holds: AtomicBool,
+    spares: AtomicBool,
     policy_name: Mutex<&'static str>,
     /// How long a round may take.
     pub(crate) lease: Duration,
@@ -116,6 +119,8 @@ impl SchedulerHandle {
             gone: AtomicBool::new(false),
             rounds: Mutex::new(None),
             quick: AtomicBool::new(false),
+            holds: AtomicBool::new(true),
+            spares: AtomicBool::new(false),
             policy_name: Mutex::new(""),
             lease,
             failed_open: AtomicU64::new(0),
@@ -129,9 +134,22 @@ impl SchedulerHandle {
 
     /// Lets rounds be run, from now until [`SchedulerHandle::end_rounds`].
     pub(crate) fn begin_rounds(&self, scheduler: Scheduler) {
-        self.quick.store(scheduler.policy().is_quick(), Ordering::Relaxed);
+        self.note_policy(&scheduler);
         self.set_policy_name(scheduler.policy().name());
         *lock(&self.rounds) = Some(RoundState { scheduler, mail: Mail::default() });
+    }
+
+    /// What the policy says of itself may have changed.
+    fn note_policy(&self, scheduler: &Scheduler) {
+        self.quick.store(scheduler.policy().is_quick(), Ordering::Relaxed);
+        self.holds.store(scheduler.policy().holds(), Ordering::Relaxed);
+        self.spares.store(scheduler.policy().spares_equals(), Ordering::Relaxed);
+    }
+
+    /// Whether the policy may hold a queue, as it said at the end of the last round. `is_first`: no
+    /// queue has a higher priority.
+    pub(crate) fn policy_holds(&self, is_first: bool) -> bool {
+        self.holds.load(Ordering::Relaxed) && !(is_first && self.spares.load(Ordering::Relaxed))
     }
 
     /// The name of the policy in charge.
@@ -214,7 +232,7 @@ impl SchedulerHandle {
             None => std::mem::swap(&mut mail.reports, &mut lock(&self.inbox).reports),
         }
         self.round(scheduler, mail);
-        self.quick.store(scheduler.policy().is_quick(), Ordering::Relaxed);
+        self.note_policy(scheduler);
         self.next_round(scheduler, mail)
     }
 
@@ -262,7 +280,7 @@ impl SchedulerHandle {
         };
         self.collect(mail);
         self.round(scheduler, mail);
-        self.quick.store(scheduler.policy().is_quick(), Ordering::Relaxed);
+        self.note_policy(scheduler);
         let due = self.next_round(scheduler, mail);
         drop(rounds);
         let mut inbox = lock(&self.inbox);

@@ -105,6 +105,10 @@ impl Policy for IsolatedPolicy {
         self.read(|policy| policy.spares_the_highest()).unwrap_or(false)
     }
 
+    fn spares_equals(&self) -> bool {
+        self.read(|policy| policy.spares_equals()).unwrap_or(false)
+    }
+
     fn is_quick(&self) -> bool {
         self.trusted && self.read(|policy| policy.is_quick()).unwrap_or(false)
     }

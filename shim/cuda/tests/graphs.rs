@@ -108,6 +108,10 @@ fn nothing_is_copied_where_there_are_no_gates() {
     check(program("plain").env("XSCHED_AUTO_XQUEUE", "OFF"));
     // While nothing tells the streams apart, a graph is copied and stays as it is.
     check(program("plain").env_remove("XSCHED_AUTO_XQUEUE_UNIT").env("COPIES", "1"));
+    // And while the policy holds none of them.
+    for policy in ["fcfs", "kedf", "hpf"] {
+        check(program("plain").env("XSCHED_POLICY", policy).env("COPIES", "1"));
+    }
 }
 
 #[test]

@@ -84,6 +84,8 @@ pub(crate) struct Engine<'a> {
     gate: Option<Box<dyn LaunchGate>>,
     /// What runs, if not the policy.
     system: Option<&'static str>,
+    /// Whether the policy may hold a queue, as it says before there are any.
+    holds: bool,
     /// Per process, its tasks that wait until the device has drained.
     waits_for_device: Vec<Vec<u32>>,
 

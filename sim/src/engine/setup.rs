@@ -87,6 +87,7 @@ impl<'a> Engine<'a> {
             locks: Vec::new(),
             gate: variation.gate,
             system: variation.name,
+            holds: true,
             waits_for_device: vec![Vec::new(); scenario.processes.len()],
             todo: VecDeque::new(),
             inbox: VecDeque::new(),
@@ -104,6 +105,7 @@ impl<'a> Engine<'a> {
             injected: 0,
             setup,
         };
+        engine.holds = engine.policy().holds();
         engine.make_locks();
         for (spec, contract) in tasks.iter().zip(contracts) {
             engine.add_task(spec, contract)?;
@@ -152,7 +154,7 @@ impl<'a> Engine<'a> {
     }
 
     fn level_of(&self, spec: &TaskSpec) -> Level {
-        if !self.policy().holds() {
+        if !self.holds {
             // Nothing is ever held, so the device needs no gates.
             return Level::Block;
         }
@@ -226,7 +228,7 @@ impl<'a> Engine<'a> {
             wakes: sample::generator(self.setup.seed, WAKE_STREAM + task as u64),
         };
         let device = &self.scenario.devices[spec.device];
-        let slow = self.policy().holds() && !device.queue_wake_ns.is_empty();
+        let slow = self.holds && !device.queue_wake_ns.is_empty();
         let wake_ns = if slow { &device.queue_wake_ns } else { &device.wake_ns };
         let host = Host { sync_ns: device.host_sync_ns, wake_ns: wake_ns.clone() };
         let mut thread = Thread::new(spec.clone(), rngs, host, lock, on_return);

@@ -148,7 +148,8 @@ pub enum Check {
     Starvation,
     /// No queue with `NO_EXECUTE` may run, ready or not, unless the policy never holds a queue.
     NoExecute,
-    /// A policy that says so always lets the only queue of the highest priority on a device run.
+    /// A policy that says so always lets the only queue of the highest priority on a device run, or
+    /// each of several, or all queues.
     Spared,
     /// A full decision right after incremental ones changes nothing.
     Full,

@@ -2,7 +2,7 @@
 
 use xsched_core::hint::Priority;
 use xsched_core::policy::Policy;
-use xsched_core::scheduler::QueueTable;
+use xsched_core::scheduler::{QueueInfo, QueueTable};
 use xsched_core::time::Duration;
 
 use crate::{Broken, Check, Declared, require};
@@ -104,24 +104,32 @@ pub(super) fn no_execute(policy: &impl Policy, table: &QueueTable<'_>) -> Result
     })
 }
 
-/// A policy that spares the only queue of the highest priority on a device lets it run, ready or
-/// not.
+/// A policy that says that it holds none lets all run. One that spares the only queue of the highest
+/// priority on a device, or each of several, lets it run, ready or not.
 pub(super) fn spared(policy: &impl Policy, table: &QueueTable<'_>) -> Result<(), Broken> {
+    if !policy.holds() {
+        return spared_one(
+            table.iter().find(|info| !info.running),
+            "the policy says it holds none",
+        );
+    }
     if !policy.spares_the_highest() {
         return Ok(());
     }
     for device in table.devices() {
         let all = || table.on_device(device);
-        let Some(highest) = all().max_by_key(|info| info.hints.priority) else { continue };
-        let priority = highest.hints.priority;
-        let has_equal = all().filter(|info| info.hints.priority == priority).count() > 1;
-        let runs = highest.running || has_equal || priority == Priority::NO_EXECUTE;
-        require(runs, Check::Spared, || {
-            let slot = highest.id.index();
-            format!(
-                "the queue in slot {slot} is held, and no other has its priority or a higher one"
-            )
-        })?;
+        let Some(priority) = all().map(|info| info.hints.priority).max() else { continue };
+        let first = || all().filter(|info| info.hints.priority == priority);
+        let counts = policy.spares_equals() || first().nth(1).is_none();
+        let held = first().find(|info| !info.running && priority != Priority::NO_EXECUTE);
+        spared_one(held.filter(|_| counts), "none that it is held for has a higher priority")?;
     }
     Ok(())
+}
+
+fn spared_one(held: Option<&QueueInfo>, why: &str) -> Result<(), Broken> {
+    require(held.is_none(), Check::Spared, || {
+        let slot = held.map_or(0, |info| info.id.index());
+        format!("the queue in slot {slot} is held, and {why}")
+    })
 }

@@ -50,6 +50,10 @@ impl<P: Policy> Policy for Watched<P> {
         self.policy.spares_the_highest()
     }
 
+    fn spares_equals(&self) -> bool {
+        self.policy.spares_equals()
+    }
+
     fn is_quick(&self) -> bool {
         self.policy.is_quick()
     }

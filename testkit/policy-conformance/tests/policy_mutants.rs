@@ -34,8 +34,8 @@ where
     }
 }
 
-/// Says that the only queue of the highest priority is never held.
-struct Sparing<P>(P);
+/// Says that the only queue of the highest priority is never held, or that none of them is.
+struct Sparing<P>(P, bool);
 
 impl<P: Policy> Policy for Sparing<P> {
     fn name(&self) -> &'static str {
@@ -44,6 +44,10 @@ impl<P: Policy> Policy for Sparing<P> {
 
     fn spares_the_highest(&self) -> bool {
         true
+    }
+
+    fn spares_equals(&self) -> bool {
+        self.1
     }
 
     fn decide(
@@ -168,14 +172,43 @@ fn queues_that_must_not_run() {
 
 #[test]
 fn the_highest_is_not_spared() {
-    let first = || Sparing(rule(|_, _, queues, out| lowest(queues, out, |_| 0)));
+    let first = || Sparing(rule(|_, _, queues, out| lowest(queues, out, |_| 0)), false);
     assert_eq!(caught(first, plain()), Some(Check::Spared));
-    let highest = || {
-        Sparing(rule(|_, _, queues, out| {
-            lowest(queues, out, |info| -i64::from(info.hints.priority.get()));
-        }))
+    let highest = |equals| {
+        let by_priority = |info: &QueueInfo| -i64::from(info.hints.priority.get());
+        Sparing(rule(move |_, _, queues, out| lowest(queues, out, by_priority)), equals)
     };
-    assert_eq!(caught(highest, plain()), None);
+    assert_eq!(caught(|| highest(false), plain()), None);
+    assert_eq!(caught(|| highest(true), plain()), Some(Check::Spared), "one of several is held");
+}
+
+/// Says that it holds none.
+struct Harmless<P>(P);
+
+impl<P: Policy> Policy for Harmless<P> {
+    fn name(&self) -> &'static str {
+        "harmless"
+    }
+
+    fn holds(&self) -> bool {
+        false
+    }
+
+    fn decide(
+        &mut self,
+        now: Instant,
+        changed: Changed<'_>,
+        queues: &QueueTable<'_>,
+        out: &mut Decisions<'_>,
+    ) {
+        self.0.decide(now, changed, queues, out);
+    }
+}
+
+#[test]
+fn one_that_says_that_it_holds_none_holds_one() {
+    let one = || Harmless(rule(|_, _, queues, out| lowest(queues, out, |_| 0)));
+    assert_eq!(caught(one, plain()), Some(Check::Spared));
 }
 
 #[test]
