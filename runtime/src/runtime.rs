@@ -244,8 +244,8 @@ impl Runtime {
     }
 
     /// Whether the policy in charge [may hold](Policy::holds) a queue, as far as it has said, one
-    /// of the highest priority that is not [`Priority::NO_EXECUTE`] if `is_first`. One that it may
-    /// not needs no gates, unless something else holds it. Two loads.
+    /// of the highest priority that is not `NO_EXECUTE` if `is_first`. One that it may not needs no
+    /// gates, unless something else holds it. Two loads.
     #[must_use]
     pub fn policy_holds(&self, is_first: bool) -> bool {
         self.inner.scheduler.policy_holds(is_first)
