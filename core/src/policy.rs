@@ -89,7 +89,7 @@ pub trait Policy {
         false
     }
 
-    /// Whether [`Policy::spares_the_highest`] is so for each of several queues that have the highest
+    /// Whether [`Policy::spares_the_highest`] is so for each of several queues of the highest
     /// priority. Hints may change the answer.
     fn spares_equals(&self) -> bool {
         false

@@ -104,8 +104,8 @@ pub(super) fn no_execute(policy: &impl Policy, table: &QueueTable<'_>) -> Result
     })
 }
 
-/// A policy that says that it holds none lets all run. One that spares the only queue of the highest
-/// priority on a device, or each of several, lets it run, ready or not.
+/// A policy that says that it holds none lets all run. One that spares the only queue of the
+/// highest priority on a device, or each of several, lets it run, ready or not.
 pub(super) fn spared(policy: &impl Policy, table: &QueueTable<'_>) -> Result<(), Broken> {
     if !policy.holds() {
         return spared_one(
