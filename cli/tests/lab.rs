@@ -70,6 +70,30 @@ fn a_row_leaves_its_documents_and_is_not_run_again() {
 }
 
 #[test]
+fn cells_that_were_left_out_are_measured_later() {
+    let folder = tempfile::tempdir().expect("a folder for the test");
+    let folder = folder.path();
+    let some = lab(&["run", "7.2.1", "--cells", "graph"], folder);
+    assert_eq!(some.status.code(), Some(0), "{}", text(&some.stderr));
+    let [eager, graph] = ["eager", "graph"].map(|mode| format!("{mode}, processes, xsched"));
+    let row = document(folder, "rows/7.2.1.json");
+    assert_eq!(cell(&row, &graph)["status"], "measured", "{row}");
+    let left = cell(&row, &eager);
+    let why = left["reason"].as_str().unwrap_or_default();
+    assert!(left["status"] == "not_run" && why.contains("--cells graph"), "{left}");
+
+    let rest = lab(&["all", "--only", "7.2.1", "--resume"], folder);
+    assert_eq!(rest.status.code(), Some(0), "{}", text(&rest.stderr));
+    let all = document(folder, "rows/7.2.1.json");
+    assert_eq!(cell(&all, &eager)["status"], "measured", "{all}");
+    assert_eq!(cell(&all, &graph), cell(&row, &graph));
+
+    let none = lab(&["run", "7.2.1", "--cells", "colour"], folder);
+    assert_eq!(none.status.code(), Some(2));
+    assert!(text(&none.stderr).contains("`colour`"), "{}", text(&none.stderr));
+}
+
+#[test]
 fn rows_are_listed_with_their_goals_and_unknown_ones_refused() {
     let mut command = Command::new(env!("CARGO_BIN_EXE_xsched"));
     let output = command.args(["lab", "list", "--json"]).output().expect("the program runs");

@@ -119,6 +119,12 @@ pub enum CommandError {
         /// All names.
         known: String,
     },
+    /// No row that was asked for has such cells.
+    #[error("no cell of these rows has `{text}` in its name; a report lists the cells of a row")]
+    NoCells {
+        /// What was given.
+        text: String,
+    },
     /// Rows cannot be run on these GPUs.
     #[error("--gpus {gpus}: {why}")]
     Gpus {

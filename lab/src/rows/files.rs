@@ -18,6 +18,8 @@ use crate::error::CommandError;
 pub(crate) const FOLDERS: [&str; 4] = ["predictions", "rows", "test_results", "raw"];
 /// How the reason of a row or a cell begins that there was no time for.
 pub(crate) const NO_TIME: &str = "there was no time left";
+/// Why a cell is not run that was not asked for, at the begin of the text.
+pub(crate) const LEFT_OUT: &str = "it was left out";
 
 /// A folder with documents.
 #[derive(Clone, Debug)]
@@ -104,7 +106,7 @@ pub(crate) fn is_done(row: &Row, hal: &str, quick: bool) -> bool {
 pub(crate) fn is_whole(status: &Status) -> bool {
     match status {
         Status::Measured => true,
-        Status::NotRun(why) => !why.starts_with(NO_TIME),
+        Status::NotRun(why) => !why.starts_with(NO_TIME) && !why.starts_with(LEFT_OUT),
         Status::Failed(_) => false,
     }
 }

@@ -16,11 +16,11 @@ use xsched_sim::scenario::{DeviceFile, DeviceSpec};
 use crate::console::Ending;
 use crate::console::output::Stream;
 use crate::error::CommandError;
-use crate::rows::files::Folder;
-use crate::rows::plan::Hal;
+use crate::rows::files::{Folder, LEFT_OUT};
+use crate::rows::plan::{CellPlan, Hal};
 use crate::rows::report;
 use crate::rows::session::Starter;
-use crate::rows::table::{self, Setting};
+use crate::rows::table::{self, Definition, Setting};
 
 use self::row_queue::{Most, RowQueue};
 
@@ -58,6 +58,10 @@ pub(crate) struct How {
     /// A look with too few samples for verdicts; all rows take at most ten minutes.
     #[arg(long)]
     quick: bool,
+    /// Only cells whose names have this in front of the way, as `six, eager`. Others are left for
+    /// `xsched lab all --resume`.
+    #[arg(long, value_name = "TEXT")]
+    cells: Option<String>,
     /// What runs the programs of `lab/programs`.
     #[arg(long, value_name = "PYTHON", default_value = "python3")]
     python: PathBuf,
@@ -190,6 +194,12 @@ fn execute(asked: &Asked<'_>) -> Result<Ending, CommandError> {
     let setting = Setting { hal, quick: asked.how.quick };
     let mut rows = table::all(setting);
     rows.retain(|row| asked.rows.is_empty() || asked.rows.iter().any(|id| id == row.plan.id));
+    if let Some(text) = &asked.how.cells {
+        rows.retain_mut(|row| keep_cells(row, text));
+        if rows.is_empty() {
+            return Err(CommandError::NoCells { text: text.clone() });
+        }
+    }
     let gpus = gpus_of(&asked.how.gpus, hal)?;
     let stop = stop::on_signals()?;
     let programs = (asked.how.python.clone(), asked.how.program.clone());
@@ -206,6 +216,15 @@ fn execute(asked: &Asked<'_>) -> Result<Ending, CommandError> {
     report::write(asked.folder)?;
     Stream::Stdout.print(&format!("report: {}\n", asked.folder.display()))?;
     ended
+}
+
+/// Leaves out all cells but those of groups with this in their names. Whether there are any.
+fn keep_cells(row: &mut Definition, text: &str) -> bool {
+    let is_other = |cell: &&mut CellPlan| !cell.group.contains(text);
+    for other in row.plan.cells.iter_mut().filter(is_other) {
+        other.unavailable.get_or_insert_with(|| format!("{LEFT_OUT}: --cells {text}"));
+    }
+    row.plan.cells.iter().any(|cell| cell.group.contains(text))
 }
 
 /// The GPUs that rows are run on at the same time.
