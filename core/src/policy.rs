@@ -65,7 +65,8 @@ pub trait Policy {
     fn name(&self) -> &'static str;
 
     /// Whether the policy may hold one of the queues that there are. One that holds none needs no
-    /// device support, so drivers leave out gates. Queues and hints may change the answer.
+    /// device support, so drivers may leave out gates, as the C interface's and the simulator's do.
+    /// Queues and hints may change the answer.
     fn holds(&self) -> bool {
         true
     }

@@ -132,7 +132,7 @@ impl<R: Rules> Chooser<R> {
     }
 
     pub(crate) fn configure(&mut self, hint: PolicyHint) -> bool {
-        // Until there are other queues, it may be that not all run any more.
+        // What that changes is looked at in the next full decision.
         self.all_run = false;
         match hint {
             PolicyHint::Ageing(age) if R::STRICT || self.classes => {

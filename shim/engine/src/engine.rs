@@ -362,20 +362,13 @@ pub fn wait(real: impl FnOnce() -> Code) -> Code {
     waiting(|| unheld(real))
 }
 
-/// A call that may wait for the device has done so if it took longer than this. Many take a few
+/// A call that may have to wait for the device has waited if it took so long. Many take a few
 /// microseconds, and come before a launch: those that give a function its shared memory, for one.
 const MAY_WAIT: Duration = Duration::from_micros(100);
 
-/// The same for one that rarely has to.
+/// Makes a call that may have to wait for the whole device, and rarely does.
 pub fn may_wait(real: impl FnOnce() -> Code) -> Code {
-    let began = Instant::now();
-    let code = unheld(real);
-    if began.elapsed() > MAY_WAIT
-        && let Some(functions) = functions().filter(|functions| functions.are_apart())
-    {
-        waited(functions, began);
-    }
-    code
+    waiting_for(MAY_WAIT, || unheld(real))
 }
 
 /// Makes a call that may wait for the whole device: while no gate of the process holds anything, if
@@ -399,12 +392,19 @@ thread_local! {
 
 /// Makes a call in which the program waits for the device. What it launches next may depend on it.
 pub fn waiting<R>(call: impl FnOnce() -> R) -> R {
+    waiting_for(Duration::ZERO, call)
+}
+
+/// Makes a call in which the program waits for the device if it takes so long at least.
+fn waiting_for<R>(least: Duration, call: impl FnOnce() -> R) -> R {
     let Some(functions) = functions().filter(|functions| functions.are_apart()) else {
         return call();
     };
     let began = Instant::now();
     let answer = call();
-    waited(functions, began);
+    if began.elapsed() >= least {
+        waited(functions, began);
+    }
     answer
 }
 

@@ -30,8 +30,8 @@ pub struct Group {
     pub reason: String,
     /// Where its functions have their stream, if no parameter is one.
     pub stream: Option<String>,
-    /// Whether its functions return only when the device has done something, beyond what their
-    /// class says.
+    /// Whether its functions return only when the device has done something. Those of the class for
+    /// calls that wait may have to wait otherwise.
     pub waits: bool,
     /// Whether its functions have the device call a function of the program.
     pub calls: bool,

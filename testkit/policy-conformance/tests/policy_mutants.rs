@@ -34,8 +34,18 @@ where
     }
 }
 
-/// Says that the only queue of the highest priority is never held, or that none of them is.
-struct Sparing<P>(P, bool);
+/// What a policy says that it never holds.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Spared {
+    /// The only queue of the highest priority.
+    TheHighest,
+    /// All that have it.
+    Equals,
+    All,
+}
+
+/// Says that some queues are never held.
+struct Sparing<P>(P, Spared);
 
 impl<P: Policy> Policy for Sparing<P> {
     fn name(&self) -> &'static str {
@@ -46,8 +56,12 @@ impl<P: Policy> Policy for Sparing<P> {
         true
     }
 
+    fn holds(&self) -> bool {
+        self.1 != Spared::All
+    }
+
     fn spares_equals(&self) -> bool {
-        self.1
+        self.1 == Spared::Equals
     }
 
     fn decide(
@@ -172,43 +186,17 @@ fn queues_that_must_not_run() {
 
 #[test]
 fn the_highest_is_not_spared() {
-    let first = || Sparing(rule(|_, _, queues, out| lowest(queues, out, |_| 0)), false);
+    let first =
+        || Sparing(rule(|_, _, queues, out| lowest(queues, out, |_| 0)), Spared::TheHighest);
     assert_eq!(caught(first, plain()), Some(Check::Spared));
-    let highest = |equals| {
+    let highest = |spared| {
         let by_priority = |info: &QueueInfo| -i64::from(info.hints.priority.get());
-        Sparing(rule(move |_, _, queues, out| lowest(queues, out, by_priority)), equals)
+        Sparing(rule(move |_, _, queues, out| lowest(queues, out, by_priority)), spared)
     };
-    assert_eq!(caught(|| highest(false), plain()), None);
-    assert_eq!(caught(|| highest(true), plain()), Some(Check::Spared), "one of several is held");
-}
-
-/// Says that it holds none.
-struct Harmless<P>(P);
-
-impl<P: Policy> Policy for Harmless<P> {
-    fn name(&self) -> &'static str {
-        "harmless"
-    }
-
-    fn holds(&self) -> bool {
-        false
-    }
-
-    fn decide(
-        &mut self,
-        now: Instant,
-        changed: Changed<'_>,
-        queues: &QueueTable<'_>,
-        out: &mut Decisions<'_>,
-    ) {
-        self.0.decide(now, changed, queues, out);
-    }
-}
-
-#[test]
-fn one_that_says_that_it_holds_none_holds_one() {
-    let one = || Harmless(rule(|_, _, queues, out| lowest(queues, out, |_| 0)));
-    assert_eq!(caught(one, plain()), Some(Check::Spared));
+    let caught = |spared| caught(|| highest(spared), plain());
+    assert_eq!(caught(Spared::TheHighest), None);
+    assert_eq!(caught(Spared::Equals), Some(Check::Spared), "one of several is held");
+    assert_eq!(caught(Spared::All), Some(Check::Spared), "one is held");
 }
 
 #[test]
