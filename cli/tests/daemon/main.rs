@@ -172,10 +172,11 @@ fn streams_that_wait_for_each_other_can_be_held_without_the_device() {
         thread::sleep(Duration::from_millis(5));
         assert!(node.tell(&["ctl", "release", &pid]).status.success());
     }
-    assert!(one.goes_on(), "a wait for a number that is never written");
+    let goes_on = (0..10).all(|_| one.goes_on());
+    assert!(goes_on, "a wait for a number that is never written");
     let [waits, writes, edges] = counted(one);
-    // What was launched before the other one came has none.
-    assert!(writes * 2 > waits, "{writes} writes for {waits} waits");
+    // What was launched before the other one came has none, and that one may have come late.
+    assert!(writes * 10 > waits, "{writes} writes for {waits} waits");
     // The last one waits for the branch anyway, and the branch now for those before that.
     assert_eq!(edges, 1, "the branch is in line");
     other.end();

@@ -16,9 +16,11 @@ use crate::tenant::{Asker, Party, Who};
 
 const POLICIES: [&str; 4] = ["hpf", "up", "wfq", "awf"];
 const GPUS: [&str; 2] = ["one", "two"];
-/// The honest process: always with work, before all others for `hpf`.
+/// The honest process: before all others for `hpf`.
 const HONEST: u64 = 0;
 const OTHERS: u64 = 3;
+/// Another honest one, on the other GPU and after all others.
+const LAST: u64 = OTHERS + 1;
 const STEPS_MAX: usize = 200;
 
 struct Rig {
@@ -26,6 +28,9 @@ struct Rig {
     honest: Vec<SharedPage>,
     /// What the honest process wrote.
     wrote: [u64; 3],
+    last: SharedPage,
+    /// The honest ones that have woken the daemon since the last turn.
+    rung: Vec<u64>,
     other: Vec<(u64, SharedPage)>,
     used_ns: Vec<u64>,
     is_hpf: bool,
@@ -35,7 +40,7 @@ struct Rig {
 /// Bytes as what processes write into their pages, and when.
 ///
 /// What the daemon counts fits together, the gates of an honest process are what the daemon
-/// decides, and `hpf` never holds it.
+/// decides, `hpf` never holds it, and the daemon hears of its work unless it is alone.
 pub fn pages(data: &[u8]) {
     let mut bytes = Bytes(data);
     let mut rig = Rig::new();
@@ -59,6 +64,8 @@ impl Rig {
             here: Here::new(policy).expect("a scheduler"),
             honest: Vec::new(),
             wrote: [1, 0, 0],
+            last: SharedPage::create().expect("a page"),
+            rung: Vec::new(),
             other: Vec::new(),
             used_ns: Vec::new(),
             is_hpf: true,
@@ -75,6 +82,8 @@ impl Rig {
                 rig.other.push((id, page));
             }
         }
+        rig.join(LAST, Priority::MIN.get().into());
+        rig.last = rig.attach(LAST, GPUS[1]);
         rig
     }
 
@@ -133,7 +142,8 @@ impl Rig {
                 let page = self.attach(HONEST, GPUS[0]);
                 self.honest.push(page);
             }
-            14 => self.count_honest(bytes),
+            14 if bytes.byte() < 128 => self.count_honest(bytes),
+            14 => self.begin_or_end([HONEST, LAST][bytes.below(2)]),
             _ => {
                 let share = Some(bytes.byte() % 101);
                 let pid = 2 + bytes.below(OTHERS as usize) as i32;
@@ -155,6 +165,19 @@ impl Rig {
         }
     }
 
+    /// An honest process's work begins or ends, of which it tells the daemon if that is wanted.
+    fn begin_or_end(&mut self, id: u64) {
+        let page = if id == LAST { &self.last } else { &self.honest[0] };
+        let load = 1 - page.header(2).load(Ordering::SeqCst);
+        page.header(2).store(load, Ordering::SeqCst);
+        if id == HONEST {
+            self.wrote[0] = load.into();
+        }
+        if page.header(3).load(Ordering::SeqCst) != 0 {
+            self.rung.push(id);
+        }
+    }
+
     /// The honest process's commands retire.
     fn count_honest(&mut self, bytes: &mut Bytes<'_>) {
         let Some(page) = self.honest.first() else { return };
@@ -166,7 +189,8 @@ impl Rig {
 
     fn pass(&mut self, bytes: &mut Bytes<'_>) {
         let passed_ns = bytes.wide() >> (24 + bytes.byte() % 40);
-        let rung: Vec<u64> = bytes.some(4).iter().map(|id| u64::from(*id) % 8).collect();
+        let mut rung: Vec<u64> = bytes.some(4).iter().map(|id| u64::from(*id) % 8).collect();
+        rung.append(&mut self.rung);
         self.turn(passed_ns, &rung);
     }
 
@@ -185,6 +209,10 @@ impl Rig {
     fn turn(&mut self, passed_ns: u64, rung: &[u64]) {
         self.here.turn(passed_ns, rung);
         assert_eq!(self.here.defect(), None);
+        for id in [HONEST, LAST] {
+            let is_heard = self.rung.contains(&id) || !self.here.misses_work(id);
+            assert!(is_heard, "work begins unheard");
+        }
         let units = self.here.units_of(HONEST);
         assert_eq!(units.len(), 1, "the honest process is on another number of GPUs");
         let (is_closed, used_ns) = units[0];

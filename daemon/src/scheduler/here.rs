@@ -49,6 +49,14 @@ impl Here {
         keys.any(|key| self.driver.units.get(*key).is_some_and(Unit::is_loaded))
     }
 
+    /// Whether a process that is to wake the scheduler has work that it does not know of.
+    pub(crate) fn misses_work(&self, client: u64) -> bool {
+        let client = self.driver.clients.get(&client);
+        let keys = client.into_iter().flat_map(|client| &client.units);
+        let mut units = keys.filter_map(|key| self.driver.units.get(*key));
+        units.any(|unit| unit.rings() && !unit.is_loaded() && unit.queues() > 0)
+    }
+
     /// How many processes are in gangs for which there is something to decide.
     #[cfg(test)]
     pub(crate) fn gang_members(&self) -> usize {
@@ -262,6 +270,47 @@ mod tests {
         here.take(Op::FillPauses(false));
         work_in_bits(&mut here, &high, 200, false);
         assert_eq!(gates_of(&high, &low), (false, true), "the administrator does not want it");
+    }
+
+    #[test]
+    fn one_that_nothing_hangs_on_does_not_wake_the_daemon_while_it_runs() {
+        let mut here = with_turns();
+        let high = join(&mut here, 1, 1, (5, None));
+        let low = join(&mut here, 2, 2, (0, None));
+        let wakes = |page: &SharedPage| page.header(3).load(Ordering::SeqCst) != 0;
+        let set_work = |page: &SharedPage, work| page.header(2).store(work, Ordering::SeqCst);
+        assert_eq!(here.driver.left(here.now), std::time::Duration::ZERO, "low is held by now");
+        here.turn(0, &[]);
+        assert!(wakes(&high) && wakes(&low), "low is held");
+        work(&mut here, &high, 1, true, false);
+        work(&mut here, &high, 400, false, false);
+        assert_eq!(gates_of(&high, &low), (false, false));
+        here.turn(2_000_000, &[2]);
+        assert!(!wakes(&high) && !wakes(&low));
+        assert!(here.driver.left(here.now) <= std::time::Duration::from_millis(2));
+        let spins = here.driver.spin_until;
+        for page in [&low, &high] {
+            set_work(page, 0);
+            here.turn(2_000_000, &[]);
+            assert!(wakes(page), "it has ended, and its next work may matter");
+            set_work(page, 1);
+            here.turn(100_000, &[1, 2]);
+            here.turn(100_000, &[1, 2]);
+            assert!(!wakes(page) && here.has_looked(1) && here.has_looked(2));
+        }
+        assert_eq!(here.driver.spin_until, spins, "it is not waited for");
+        here.take(Op::FillPauses(false));
+        here.turn(0, &[]);
+        assert!(wakes(&high) && wakes(&low), "the administrator does not want it");
+        here.turn(1_100_000_000, &[]);
+        assert_eq!(gates_of(&high, &low), (false, true));
+        set_work(&high, 0);
+        here.turn(2_000_000, &[1]);
+        here.take(Op::FillPauses(true));
+        let lowest = join(&mut here, 3, 3, (-5, None));
+        here.turn(0, &[]);
+        assert!(wakes(&low) && wakes(&high), "others are held for it");
+        assert_eq!(gates_of(&low, &lowest), (false, true));
     }
 
     #[test]

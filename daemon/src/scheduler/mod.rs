@@ -58,6 +58,8 @@ const PAGES_MAX: usize = 64;
 /// For how long after the last event the thread looks again at once, while processes share a GPU,
 /// at most and unless events come often.
 const SPIN: Span = Span::from_us(200);
+/// Processes that do not wake the thread while they run are looked at this often.
+const QUIET: Span = Span::from_ms(2);
 /// Events that are taken at a time.
 const EVENTS: usize = 64;
 /// Processes without work whose gates are closed or opened before it is looked for other events.
@@ -90,6 +92,8 @@ pub(crate) struct Driver {
     fills_pauses: bool,
     rung: Instant,
     spin_until: Instant,
+    /// When those that do not wake the thread while they run were looked at.
+    looked_at_quiet: Instant,
     /// Processes without work whose gates may not be as they should be.
     late: VecDeque<u32>,
     policy: &'static str,
@@ -132,6 +136,7 @@ impl Driver {
             fills_pauses: true,
             rung: Instant::ZERO,
             spin_until: Instant::ZERO,
+            looked_at_quiet: Instant::ZERO,
             late: VecDeque::new(),
             policy: name,
             sampled: Instant::ZERO,
@@ -393,12 +398,17 @@ impl Driver {
         }
     }
 
-    /// Looks whether the processes that rang have work. After one has, the thread does not sleep
-    /// for a while.
+    /// Looks whether the processes that rang have work. After one has for which others may have to
+    /// be held, the thread does not sleep for a while.
     fn look(&mut self, rung: &[u64], now: Instant) {
+        self.look_at_quiet(now);
         for id in rung {
             let Some(client) = self.clients.get(id) else { continue };
-            client.units.clone().into_iter().for_each(|key| self.look_at(key, now));
+            let keys = client.units.clone();
+            keys.iter().for_each(|key| self.look_at(*key, now));
+            if self.has_quiet() && keys.iter().all(|key| self.can_wait(*key)) {
+                continue;
+            }
             let is_often = now.since(std::mem::replace(&mut self.rung, now)) <= self.spin;
             self.spin_until = now + if is_often { self.spin } else { self.spin.min(SPIN) };
         }
@@ -413,10 +423,43 @@ impl Driver {
         self.units.keys().into_iter().for_each(|key| self.look_at(key, now));
     }
 
+    /// Whether processes that nothing hangs on need not wake the thread while they run.
+    fn has_quiet(&self) -> bool {
+        self.spares_for_pauses() && !self.units.watches_all()
+    }
+
+    /// Whether it is looked which processes are bound by their hosts.
+    fn spares_for_pauses(&self) -> bool {
+        self.fills_pauses && self.machine.policy().spares_the_highest()
+    }
+
+    fn can_wait(&self, key: u32) -> bool {
+        self.units.get(key).is_some_and(Unit::can_wait)
+    }
+
+    /// Looks at those that are quiet each 2 ms, and at those that are not to be any longer.
+    fn look_at_quiet(&mut self, now: Instant) {
+        let is_due = now.since(self.looked_at_quiet) >= QUIET;
+        if is_due {
+            self.looked_at_quiet = now;
+        }
+        let may = self.has_quiet();
+        let is_looked_at = |unit: &&Unit| unit.is_wrongly_quiet(may) || (is_due && unit.is_quiet());
+        let quiet = self.units.loaded().filter(is_looked_at).map(Unit::key);
+        quiet.collect::<Vec<_>>().into_iter().for_each(|key| self.look_at(key, now));
+    }
+
     fn look_at(&mut self, key: u32, now: Instant) {
+        let may_be_quiet = self.has_quiet();
         let mut next = Some(key);
         while let Some(key) = next.take() {
-            let looked = self.units.change(key, |unit| (unit.look(now), unit.device));
+            let looked = self.units.change(key, |unit| {
+                let mut has_changed = unit.look(now);
+                if unit.update_quiet(may_be_quiet) {
+                    has_changed |= unit.look(now);
+                }
+                (has_changed, unit.device)
+            });
             if let Some((true, device)) = looked {
                 self.report(key, now);
                 self.note_work(key, now);
@@ -510,6 +553,17 @@ impl Driver {
         !events.is_empty()
     }
 
+    /// The time until those that are quiet are looked at.
+    fn left_to_quiet(&self, now: Instant) -> Span {
+        let may = self.has_quiet();
+        let left = |unit: &Unit| match unit.is_wrongly_quiet(may) {
+            true => Span::ZERO,
+            false => QUIET - now.since(self.looked_at_quiet),
+        };
+        let quiet = self.units.loaded().filter(|unit| unit.is_quiet());
+        quiet.map(left).min().unwrap_or(Span::MAX)
+    }
+
     /// For how long nothing has to be done unless something happens.
     fn left(&self, now: Instant) -> Duration {
         let until = |due: Instant| Duration::from_nanos(due.since(now).as_ns());
@@ -517,9 +571,10 @@ impl Driver {
         let lease = if self.units.is_any_closed() { LEASE / 4 } else { IDLE };
         let progress = Duration::from_nanos(self.units.left_to_report().as_ns());
         let mut looks = self.units.left_to_look(now, self.is_measured);
-        if self.fills_pauses && self.machine.policy().spares_the_highest() {
+        if self.spares_for_pauses() {
             looks = looks.min(self.units.left_to_see(now));
         }
+        looks = looks.min(self.left_to_quiet(now));
         let gangs = Duration::from_nanos(self.gangs.left(now).as_ns());
         timer.min(gangs).min(lease).min(progress).min(Duration::from_nanos(looks.as_ns())).min(IDLE)
     }

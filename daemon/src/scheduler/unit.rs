@@ -39,6 +39,10 @@ pub(crate) struct Unit {
     beside: bool,
     /// It wakes the daemon.
     rings: bool,
+    /// It does not for now, as nothing hangs on when its work begins and ends: it is looked at.
+    is_quiet: bool,
+    /// Those on its GPU are all of higher priorities.
+    is_last: bool,
     /// Its gang has something to decide.
     is_in_gang: bool,
     pub(crate) stance: Stance,
@@ -68,6 +72,8 @@ impl Unit {
             others: Others::None,
             beside: false,
             rings: false,
+            is_quiet: false,
+            is_last: false,
             is_in_gang: false,
             stance: Stance::Open,
             since: now,
@@ -133,7 +139,8 @@ impl Unit {
 
     /// Tells the process what the others on its GPU are for it, if there are any, as the policy
     /// has it. A gate takes some of the device, and one that comes first can do without.
-    pub(crate) fn rank(&mut self, others: Others) {
+    pub(crate) fn rank(&mut self, others: Others, is_last: bool) {
+        self.is_last = is_last;
         let is_held = self.may_be_held() || self.is_in_gang;
         if !self.is_alone() {
             let comes_first = others == Others::Behind;
@@ -208,6 +215,7 @@ impl Unit {
         if std::mem::replace(&mut self.rings, rings) == rings {
             return false;
         }
+        self.is_quiet = false;
         match self.pages.first() {
             Some(page) if rings => _ = set_wanted(page),
             Some(page) => set_unwanted(page),
@@ -216,9 +224,50 @@ impl Unit {
         rings
     }
 
-    /// Whether it wakes the daemon. If not, it may have had no work for long.
+    /// Whether it wakes the daemon, or is looked at often. If not, it may long have had no work.
     pub(crate) const fn rings(&self) -> bool {
         self.rings
+    }
+
+    /// Whether nothing hangs on when exactly its work begins and ends, where the policy spares the
+    /// highest priority: others run beside it, or nothing is held for it.
+    pub(crate) fn can_wait(&self) -> bool {
+        (self.is_host_bound() || self.is_last) && !self.may_be_held() && !self.is_in_gang
+    }
+
+    /// Whether it is looked at instead of waking the daemon.
+    pub(crate) const fn is_quiet(&self) -> bool {
+        self.is_quiet
+    }
+
+    /// Whether it is quiet, although it cannot wait or may not be.
+    pub(crate) fn is_wrongly_quiet(&self, may: bool) -> bool {
+        self.is_quiet && !(may && self.can_wait() && self.runs())
+    }
+
+    /// Whether it has work, as it says. One that is quiet wakes the daemon again if it has none.
+    fn asks(&mut self) -> bool {
+        let Some(page) = self.pages.first() else { return false };
+        if is_loaded(page) || !self.is_quiet {
+            return is_loaded(page);
+        }
+        self.is_quiet = false;
+        set_wanted(page)
+    }
+
+    /// Has it not wake the daemon while it runs, if it can wait and those that can may, or wake it.
+    /// True if it does from now on: it has to be looked at after this.
+    pub(crate) fn update_quiet(&mut self, may: bool) -> bool {
+        let Some(page) = self.pages.first() else { return false };
+        let is_quiet = may && self.can_wait() && self.rings && self.runs() && is_loaded(page);
+        if std::mem::replace(&mut self.is_quiet, is_quiet) == is_quiet {
+            return false;
+        }
+        if is_quiet {
+            set_unwanted(page);
+            return false;
+        }
+        set_wanted(page)
     }
 
     /// Its hints are these from now on.
@@ -228,7 +277,7 @@ impl Unit {
 
     /// Looks whether it has work, or is in a short pause. True if that has changed.
     pub(crate) fn look(&mut self, now: Instant) -> bool {
-        let has_work = self.pages.first().is_some_and(is_loaded);
+        let has_work = self.asks();
         let has_changed = self.state.look(has_work, self.said_ns(), now);
         if has_changed {
             let loaded = self.is_loaded();
@@ -252,7 +301,8 @@ impl Unit {
         if self.is_closed() {
             self.account.watch(self.retired(), now);
         }
-        let ran = match (self.runs(), self.rings()) {
+        let is_known = self.rings() && (!self.is_quiet || self.is_host_bound());
+        let ran = match (self.runs(), is_known) {
             (false, _) => Ran::NOT,
             // One that is silent may have no work.
             (true, false) => Ran { whole: passed, part: Duration::ZERO },

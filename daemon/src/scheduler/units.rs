@@ -27,6 +27,25 @@ pub(crate) struct Units {
     may_rank_anew: bool,
 }
 
+/// The highest and the lowest priority on a GPU, and how many have each.
+#[derive(Clone, Copy, Debug)]
+struct Ends((Priority, u32), (Priority, u32));
+
+impl Ends {
+    const NONE: Self = Self((Priority::NO_EXECUTE, 0), (Priority::MAX, 0));
+
+    fn note(&mut self, priority: Priority) {
+        let Self(highest, lowest) = self;
+        for (end, passes) in [(highest, Ordering::Greater), (lowest, Ordering::Less)] {
+            match priority.cmp(&end.0) {
+                Ordering::Equal => end.1 += 1,
+                order if order == passes => *end = (priority, 1),
+                _ => {}
+            }
+        }
+    }
+}
+
 /// The processes on a GPU.
 #[derive(Debug, Default)]
 struct On {
@@ -145,24 +164,19 @@ impl Units {
         if !std::mem::take(&mut self.may_rank_anew) {
             return;
         }
-        // The highest priority on each GPU, and how many have it.
-        let mut first = [(Priority::NO_EXECUTE, 0_u32); DEVICES_MAX];
+        let mut ends = [Ends::NONE; DEVICES_MAX];
         for unit in self.all.values() {
-            let (highest, count) = &mut first[unit.device.index()];
-            match unit.priority().cmp(highest) {
-                Ordering::Less => {}
-                Ordering::Equal => *count += 1,
-                Ordering::Greater => (*highest, *count) = (unit.priority(), 1),
-            }
+            ends[unit.device.index()].note(unit.priority());
         }
         for unit in self.all.values_mut() {
-            let (highest, count) = first[unit.device.index()];
-            unit.rank(match unit.priority().cmp(&highest) {
+            let Ends(highest, lowest) = ends[unit.device.index()];
+            let others = match unit.priority().cmp(&highest.0) {
                 _ if !spares_the_highest => Others::Before,
                 Ordering::Less => Others::Above,
-                _ if count == 1 => Others::Behind,
+                _ if highest.1 == 1 => Others::Behind,
                 _ => Others::Before,
-            });
+            };
+            unit.rank(others, lowest == (unit.priority(), 1));
         }
     }
 
@@ -246,6 +260,11 @@ impl Units {
         // Of one that is silent it is not known whether it still has work.
         let running = self.loaded().filter(|unit| unit.runs() && unit.rings());
         running.map(Unit::left_to_report).min().unwrap_or(Duration::MAX)
+    }
+
+    /// Whether all wake the daemon, also where there is nothing to decide.
+    pub(crate) const fn watches_all(&self) -> bool {
+        self.watches_all
     }
 
     /// The time until it is to be looked whether one that others are held for is bound by its host.
