@@ -1,5 +1,6 @@
 //! CUDA graphs, and gates inside them.
 
+use std::collections::HashMap;
 use std::ffi::{c_int, c_void};
 use std::ptr::null_mut;
 
@@ -11,8 +12,8 @@ use crate::driver::{Entered, need, written};
 use crate::error::CudaError;
 use crate::exec::CudaGraphExec;
 use crate::table::{
-    AttributeValue, BatchMemOpParams, CAPTURE_THREAD_LOCAL, CuGraph, CuGraphNode, CuResult,
-    CuStream, KERNEL_DEVICE_UPDATABLE, KernelNodeParams, LAUNCH_PARAMS, MEM_OP_WAIT_32, MemOp,
+    AttributeValue, BatchMemOpParams, CAPTURE_THREAD_LOCAL, CuGraph, CuGraphNode, CuStream,
+    EdgeData, KERNEL_DEVICE_UPDATABLE, KernelNodeParams, LAUNCH_PARAMS, MEM_OP_WAIT_32, MemOp,
     SUCCESS, WAIT_EQUAL,
 };
 
@@ -55,6 +56,8 @@ pub struct CudaGraph {
     nodes: Vec<CuGraphNode>,
     /// What each of them directly depends on.
     after: Vec<Vec<usize>>,
+    /// Data of edges from one node to another that are of a kind of their own.
+    data: HashMap<(usize, usize), EdgeData>,
     /// The word that gates in the graph wait for, once there are any.
     gate: Option<GateWord<CudaApi>>,
     gates: usize,
@@ -75,6 +78,11 @@ fn list<T: Clone>(
     Ok(items)
 }
 
+/// Where a list begins; null if it has no items.
+fn start<T>(items: &mut [T]) -> *mut T {
+    if items.is_empty() { null_mut() } else { items.as_mut_ptr() }
+}
+
 impl CudaGraph {
     /// A graph without nodes.
     ///
@@ -92,7 +100,8 @@ impl CudaGraph {
 
     fn around(device: &StreamDevice<CudaApi>, graph: CuGraph) -> Self {
         let device = device.clone();
-        Self { device, graph, nodes: Vec::new(), after: Vec::new(), gate: None, gates: 0 }
+        let (nodes, after, data) = (Vec::new(), Vec::new(), HashMap::new());
+        Self { device, graph, nodes, after, data, gate: None, gates: 0 }
     }
 
     /// Kernels, each of which waits for the one before.
@@ -112,8 +121,7 @@ impl CudaGraph {
     /// fails. Nodes are numbered as `cuGraphGetNodes` lists them.
     ///
     /// # Errors
-    /// If the driver refuses, for example because edges are of a kind of their own, as between
-    /// kernels that begin before those in front of them end.
+    /// If the driver refuses.
     ///
     /// # Safety
     /// It is alive, nothing else uses it afterwards, and what its nodes use belongs to the device's
@@ -126,7 +134,7 @@ impl CudaGraph {
         let mut this = Self::around(device, graph);
         let _entered = device.api().enter()?;
         this.nodes = this.list_nodes()?;
-        this.after = this.list_edges()?;
+        this.note_edges()?;
         Ok(this)
     }
 
@@ -276,7 +284,8 @@ impl CudaGraph {
     /// Puts gates into the graph, a spacing of predicted work apart on each path, as
     /// [`gates_in_graph`] says. How many. What is made of it must be launched in the queue that is
     /// opened with the word, where a hold stops it at its next gates; in other queues and streams
-    /// it stops with that queue as well. Nodes within a node, as of a child graph, get none.
+    /// it stops with that queue as well. Nodes within a node, as of a child graph, get none. A kernel
+    /// with a gate that could begin before those in front of it end begins after them.
     ///
     /// # Errors
     /// [`CudaError::HasGates`], [`CudaError::NodeTimes`], [`CudaError::WordOfOtherDevice`], or if
@@ -366,7 +375,6 @@ impl CudaGraph {
         let table = api.table();
         let add = need(table.graph_mem_op, "cuGraphAddBatchMemOpNode")?;
         let depend = need(table.graph_depend, "cuGraphAddDependencies")?;
-        let free = need(table.graph_free_edges, "cuGraphRemoveDependencies")?;
         let befores = self.handles(&self.after[node]);
         let wait = MemOp {
             operation: MEM_OP_WAIT_32,
@@ -388,14 +396,30 @@ impl CudaGraph {
             add(gate, self.graph, befores.as_ptr(), befores.len(), &raw const params)
         };
         let gate = written(table, "cuGraphAddBatchMemOpNode", CuGraphNode::NULL, add)?;
-        let then = vec![self.nodes[node]; befores.len()];
         // SAFETY: both nodes are the graph's.
-        let code = unsafe { depend(self.graph, &raw const gate, then.as_ptr(), 1) };
+        let code = unsafe { depend(self.graph, &raw const gate, &raw const self.nodes[node], 1) };
         api.check("cuGraphAddDependencies", code)?;
-        // SAFETY: both are lists of the graph's nodes, of this length, with an edge between each
-        // two.
-        let code = unsafe { free(self.graph, befores.as_ptr(), then.as_ptr(), befores.len()) };
-        api.check("cuGraphRemoveDependencies", code)
+        self.free_edges(node, &befores)
+    }
+
+    /// Removes the edges to a node from all that it directly depends on, which are these.
+    fn free_edges(&self, node: usize, befores: &[CuGraphNode]) -> Result<(), CudaError> {
+        let (api, count) = (self.device.api(), befores.len());
+        let (from, then) = (befores.as_ptr(), vec![self.nodes[node]; count]);
+        let data = |before: &usize| self.data.get(&(*before, node)).copied();
+        let data: Vec<_> = self.after[node].iter().map(data).collect();
+        if data.iter().all(Option::is_none) {
+            let free = need(api.table().graph_free_edges, "cuGraphRemoveDependencies")?;
+            // SAFETY: both are lists of the graph's nodes, of this length, with an edge between
+            // each two.
+            let code = unsafe { free(self.graph, from, then.as_ptr(), count) };
+            return api.check("cuGraphRemoveDependencies", code);
+        }
+        let free = need(api.table().graph_free_edges_data, "cuGraphRemoveDependencies_v2")?;
+        let data: Vec<_> = data.into_iter().map(Option::unwrap_or_default).collect();
+        // SAFETY: as above, and this is the edges' data.
+        let code = unsafe { free(self.graph, from, then.as_ptr(), data.as_ptr(), count) };
+        api.check("cuGraphRemoveDependencies_v2", code)
     }
 
     fn list_nodes(&self) -> Result<Vec<CuGraphNode>, CudaError> {
@@ -407,28 +431,46 @@ impl CudaGraph {
         })
     }
 
-    fn list_edges(&self) -> Result<Vec<Vec<usize>>, CudaError> {
-        let api = self.device.api();
-        let ask = need(api.table().graph_edges, "cuGraphGetEdges")?;
-        let check = |code: CuResult| api.check("cuGraphGetEdges", code);
-        let mut count = 0;
-        // SAFETY: it writes a number.
-        check(unsafe { ask(self.graph, null_mut(), null_mut(), &raw mut count) })?;
-        let mut from = vec![CuGraphNode::NULL; count];
+    /// Notes which nodes depend on which, and how.
+    fn note_edges(&mut self) -> Result<(), CudaError> {
+        let count = self.ask_edges(&mut [], &mut [], &mut [])?;
+        let (mut from, mut data) =
+            (vec![CuGraphNode::NULL; count], vec![EdgeData::default(); count]);
         let mut to = from.clone();
-        if count > 0 {
-            // SAFETY: it writes so many handles to each place.
-            check(unsafe { ask(self.graph, from.as_mut_ptr(), to.as_mut_ptr(), &raw mut count) })?;
-        }
+        let count = self.ask_edges(&mut from, &mut to, &mut data)?;
         let numbered = self.nodes.iter().enumerate().map(|(n, node)| (*node, n));
-        let numbers: std::collections::HashMap<_, _> = numbered.collect();
-        let mut after = vec![Vec::new(); self.nodes.len()];
-        for (before, then) in from.iter().zip(&to).take(count) {
+        let numbers: HashMap<_, _> = numbered.collect();
+        self.after = vec![Vec::new(); self.nodes.len()];
+        for ((before, then), data) in from.iter().zip(&to).zip(data).take(count) {
             if let (Some(&before), Some(&then)) = (numbers.get(before), numbers.get(then)) {
-                after[then].push(before);
+                self.after[then].push(before);
+                if data != EdgeData::default() {
+                    self.data.insert((before, then), data);
+                }
             }
         }
-        Ok(after)
+        Ok(())
+    }
+
+    /// Has the driver write edges into lists of one length, and answer how many, or how many there
+    /// are. Before driver API 12.3 all edges are of the usual kind.
+    fn ask_edges(
+        &self,
+        from: &mut [CuGraphNode],
+        to: &mut [CuGraphNode],
+        data: &mut [EdgeData],
+    ) -> Result<usize, CudaError> {
+        let (api, mut count) = (self.device.api(), from.len());
+        let (from, to, data) = (start(from), start(to), start(data));
+        let Some(ask) = api.table().graph_edges_data else {
+            let ask = need(api.table().graph_edges, "cuGraphGetEdges")?;
+            // SAFETY: the graph is alive; it writes so many handles to each place, if any.
+            let code = unsafe { ask(self.graph, from, to, &raw mut count) };
+            return api.check("cuGraphGetEdges", code).map(|()| count);
+        };
+        // SAFETY: as above.
+        let code = unsafe { ask(self.graph, from, to, data, &raw mut count) };
+        api.check("cuGraphGetEdges_v2", code).map(|()| count)
     }
 }
 

@@ -89,6 +89,21 @@ pub struct BatchMemOpParams {
     pub flags: c_uint,
 }
 
+/// `CUgraphEdgeData`: which part of a node another one waits for, and how. All zero for one that
+/// begins when the other has ended; others may begin before that.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct EdgeData {
+    /// What of the first node is waited for.
+    pub from_port: u8,
+    /// What of the second node waits.
+    pub to_port: u8,
+    /// `CUgraphDependencyType`.
+    pub kind: u8,
+    /// 0.
+    pub rest: [u8; 5],
+}
+
 /// `CUstreamBatchMemOpParams`, of which only waits are used: a union of 48 bytes.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
@@ -275,10 +290,14 @@ table! {
             (CuGraphNode, c_int, *mut AttributeValue);
         graph_nodes = "cuGraphGetNodes" (CuGraph, *mut CuGraphNode, *mut usize);
         graph_edges = "cuGraphGetEdges" (CuGraph, *mut CuGraphNode, *mut CuGraphNode, *mut usize);
+        graph_edges_data = "cuGraphGetEdges_v2"
+            (CuGraph, *mut CuGraphNode, *mut CuGraphNode, *mut EdgeData, *mut usize);
         graph_depend = "cuGraphAddDependencies"
             (CuGraph, *const CuGraphNode, *const CuGraphNode, usize);
         graph_free_edges = "cuGraphRemoveDependencies"
             (CuGraph, *const CuGraphNode, *const CuGraphNode, usize);
+        graph_free_edges_data = "cuGraphRemoveDependencies_v2"
+            (CuGraph, *const CuGraphNode, *const CuGraphNode, *const EdgeData, usize);
         graph_mem_op = "cuGraphAddBatchMemOpNode"
             (*mut CuGraphNode, CuGraph, *const CuGraphNode, usize, *const BatchMemOpParams);
         graph_instantiate = "cuGraphInstantiateWithFlags"

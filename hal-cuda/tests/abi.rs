@@ -11,7 +11,7 @@ use xsched_core::hal::HalError;
 use xsched_hal_cuda::CudaError;
 use xsched_hal_cuda::table::{
     self, AttributeValue, BatchMemOpParams, CuContext, CuEvent, CuFunction, CuGraph, CuGraphExec,
-    CuGraphNode, CuModule, CuStream, KernelNodeParams, MemOp, Table,
+    CuGraphNode, CuModule, CuStream, EdgeData, KernelNodeParams, MemOp, Table,
 };
 
 /// Types that a C compiler passes in the same way.
@@ -57,6 +57,7 @@ impl SameBehind<Self> for c_char {}
 impl SameBehind<Self> for c_void {}
 /// By what is asserted of their layouts below.
 impl SameBehind<sys::CUDA_KERNEL_NODE_PARAMS_v2> for KernelNodeParams {}
+impl SameBehind<sys::CUgraphEdgeData> for EdgeData {}
 impl SameBehind<sys::CUDA_BATCH_MEM_OP_NODE_PARAMS> for BatchMemOpParams {}
 impl<O: SameBehind<T>, T> Same<*mut T> for *mut O {}
 impl<O: SameBehind<T>, T> Same<*const T> for *const O {}
@@ -168,14 +169,14 @@ fn functions_are_declared_the_same() {
             capture_end = cuStreamEndCapture(_, _);
             graph_create = cuGraphCreate(_, _);
             graph_kernel = cuGraphAddKernelNode_v2(_, _, _, _, _);
-            graph_clone = cuGraphClone(_, _);
-            graph_destroy = cuGraphDestroy(_);
+            graph_clone = cuGraphClone(_, _); graph_destroy = cuGraphDestroy(_);
             graph_node_kind = cuGraphNodeGetType(_, _);
             graph_kernel_attribute = cuGraphKernelNodeGetAttribute(_, _, _);
-            graph_nodes = cuGraphGetNodes(_, _, _);
-            graph_edges = cuGraphGetEdges(_, _, _, _);
+            graph_nodes = cuGraphGetNodes(_, _, _); graph_edges = cuGraphGetEdges(_, _, _, _);
+            graph_edges_data = cuGraphGetEdges_v2(_, _, _, _, _);
             graph_depend = cuGraphAddDependencies(_, _, _, _);
             graph_free_edges = cuGraphRemoveDependencies(_, _, _, _);
+            graph_free_edges_data = cuGraphRemoveDependencies_v2(_, _, _, _, _);
             graph_mem_op = cuGraphAddBatchMemOpNode(_, _, _, _, _);
             graph_instantiate = cuGraphInstantiateWithFlags(_, _, _);
             graph_launch = cuGraphLaunch(_, _);

@@ -120,6 +120,11 @@ fn nodes_of_other_kinds_are_nodes() {
 }
 
 #[test]
+fn kernels_that_may_begin_before_others_end_have_gates() {
+    check(&mut program("edges"));
+}
+
+#[test]
 fn a_graph_that_is_captured_is_the_program_s() {
     check(&mut program("captured"));
 }

@@ -529,19 +529,12 @@ static void stays(row *row, unsigned long long flags, handle stream) {
 
 static void left(void) {
   handle stream = stream_of(0);
-  row row = row_of(300000, 7), brief = row_of(2000, 7), edged = row_of(300000, 7);
+  row row = row_of(300000, 7), brief = row_of(2000, 7);
   stays(&row, 4, stream);
   // Legacy default streams have no gates.
   stays(&row, 0, NULL);
   // Shorter than the spacing, which is set for this.
   stays(&brief, 0, stream);
-  // Kernels that begin before those in front of them end.
-  uint64_t data = 1 << 16;
-  typedef int edges(handle, handle *, handle *, uint64_t *, size_t);
-  edges *separate = find("cuGraphRemoveDependencies_v2"), *join = find("cuGraphAddDependencies_v2");
-  OK(separate(edged.graph, &edged.nodes[3], &edged.nodes[4], NULL, 1));
-  OK(join(edged.graph, &edged.nodes[3], &edged.nodes[4], &data, 1));
-  stays(&edged, 0, stream);
   // A node that allocates memory.
   handle allocates = NULL;
   pointer from_pool;
@@ -590,6 +583,26 @@ static void nodes(void) {
   CHECK((uint64_t)called * KERNELS == done(&row) && done(&child) == done(&row));
 }
 
+// Kernels may begin before those in front of them end, all but one.
+static void edges(void) {
+  handle stream = stream_of(0);
+  row row = row_of(500000, 7);
+  uint64_t data = 1 | 1 << 16;
+  typedef int edges(handle, handle *, handle *, uint64_t *, size_t);
+  edges *separate = find("cuGraphRemoveDependencies_v2"), *join = find("cuGraphAddDependencies_v2");
+  for (int n = 2; n < KERNELS; n++) {
+    OK(separate(row.graph, &row.nodes[n - 1], &row.nodes[n], NULL, 1));
+    OK(join(row.graph, &row.nodes[n - 1], &row.nodes[n], &data, 1));
+  }
+  CHECK(separate(row.graph, &row.nodes[1], &row.nodes[2], NULL, 1) == 1);
+  make_executable(&row, 0);
+  run(&row, stream, 1);
+  uint64_t xq = queue_of(stream);
+  run(&row, stream, 3);
+  CHECK(gates() > 0);
+  CHECK(is_gated(&row, stream, xq));
+}
+
 // Captured into another graph, it is what the program made.
 static void captured(void) {
   handle stream, graph, other = stream_of(0);
@@ -611,7 +624,7 @@ int main(int count, char **words) {
                {"disabled", disabled}, {"ended", ended}, {"elsewhere", elsewhere}, {"past", past}, {"order", order}, {"awaited", awaited},
                {"awaited-kernels", awaited_kernels},
                {"orphan", orphan}, {"reset", reset}, {"left", left}, {"plain", plain},
-               {"nodes", nodes}, {"captured", captured}};
+               {"nodes", nodes}, {"edges", edges}, {"captured", captured}};
   alarm(60);
   if (count > 1 && !strcmp(words[1], "order")) setenv("XSCHED_EMULATED_UNITS", "8", 1);
   launch = find("cuGraphLaunch");

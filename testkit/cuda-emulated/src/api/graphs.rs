@@ -99,7 +99,7 @@ fn before(node: usize) -> Answer<Vec<usize>> {
     })
 }
 
-/// Adds or removes edges. Those that are added have this data, if any.
+/// Adds or removes edges, which have this data, if any.
 fn change(graph: usize, from: &[usize], to: &[usize], add: bool, data: Option<&[u64]>) -> Answer {
     with(graph, |inner| {
         let from = numbers(graph, &inner.nodes, from)?;
@@ -110,9 +110,12 @@ fn change(graph: usize, from: &[usize], to: &[usize], add: bool, data: Option<&[
             return Err(INVALID_VALUE);
         }
         for (number, (from, to)) in from.into_iter().zip(to).enumerate() {
-            inner.data.remove(&(from, to));
-            if let Some(data) = data.and_then(|data| data.get(number)).filter(|data| **data != 0) {
-                inner.data.insert((from, to), *data);
+            let data = data.map_or(0, |data| data[number]);
+            if !add && inner.data.remove(&(from, to)).unwrap_or(0) != data {
+                return Err(INVALID_VALUE);
+            }
+            if add && data != 0 {
+                inner.data.insert((from, to), data);
             }
             let after = &mut inner.nodes.nodes[to].after;
             match add {
@@ -209,10 +212,11 @@ exports! {
         graph: usize,
         from: In<usize>,
         to: In<usize>,
-        _data: In<u64>,
+        data: In<u64>,
         count: usize,
     ) {
-        change(graph, from.slice(count)?, to.slice(count)?, false, None)
+        let data = if data.is_null() { None } else { Some(data.slice(count)?) };
+        change(graph, from.slice(count)?, to.slice(count)?, false, data)
     }
 
     fn cuGraphNodeGetType(node: usize, kind: Out<u32>) {
