@@ -33,7 +33,7 @@ const JITTER: f64 = 0.05;
 /// The in-flight window of a stream: the threshold and the commands of a fence at level 1, and the
 /// threshold with gates.
 const WINDOW: (u32, u32) = (16, 8);
-const WITH_GATES: u32 = 512;
+const WITH_GATES: u32 = 1_024;
 /// The level where nothing is said: that of streams, and that of the processor.
 const LEVEL: u8 = 2;
 const HOST_LEVEL: u8 = 3;
