@@ -284,8 +284,8 @@ impl CudaGraph {
     /// Puts gates into the graph, a spacing of predicted work apart on each path, as
     /// [`gates_in_graph`] says. How many. What is made of it must be launched in the queue that is
     /// opened with the word, where a hold stops it at its next gates; in other queues and streams
-    /// it stops with that queue as well. Nodes within a node, as of a child graph, get none. A kernel
-    /// with a gate that could begin before those in front of it end begins after them.
+    /// it stops with that queue as well. Nodes within a node, as of a child graph, get none. A
+    /// kernel with a gate that could begin before those in front of it end begins after them.
     ///
     /// # Errors
     /// [`CudaError::HasGates`], [`CudaError::NodeTimes`], [`CudaError::WordOfOtherDevice`], or if
