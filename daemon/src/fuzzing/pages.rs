@@ -142,8 +142,11 @@ impl Rig {
                 let page = self.attach(HONEST, GPUS[0]);
                 self.honest.push(page);
             }
-            14 if bytes.byte() < 128 => self.count_honest(bytes),
-            14 => self.begin_or_end([HONEST, LAST][bytes.below(2)]),
+            14 => match bytes.below(4) {
+                0 => self.begin_or_end(HONEST),
+                1 => self.begin_or_end(LAST),
+                _ => self.count_honest(bytes),
+            },
             _ => {
                 let share = Some(bytes.byte() % 101);
                 let pid = 2 + bytes.below(OTHERS as usize) as i32;

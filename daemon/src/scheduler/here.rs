@@ -33,28 +33,26 @@ impl Here {
         self.driver.sample(self.now);
     }
 
+    fn units(&self, client: u64) -> impl Iterator<Item = &Unit> {
+        let client = self.driver.clients.get(&client);
+        let keys = client.into_iter().flat_map(|client| &client.units);
+        keys.filter_map(|key| self.driver.units.get(*key))
+    }
+
     /// Whether the gates of a process are to be closed, and the device time that it has used, for
     /// each of its GPUs.
     pub(crate) fn units_of(&self, client: u64) -> Vec<(bool, u64)> {
-        let client = self.driver.clients.get(&client);
-        let keys = client.into_iter().flat_map(|client| &client.units);
-        let units = keys.filter_map(|key| self.driver.units.get(*key));
-        units.map(|unit| (unit.is_closed(), unit.used().as_ns())).collect()
+        self.units(client).map(|unit| (unit.is_closed(), unit.used().as_ns())).collect()
     }
 
     /// Whether a process is known to have work.
     pub(crate) fn has_looked(&self, client: u64) -> bool {
-        let client = self.driver.clients.get(&client);
-        let mut keys = client.into_iter().flat_map(|client| &client.units);
-        keys.any(|key| self.driver.units.get(*key).is_some_and(Unit::is_loaded))
+        self.units(client).any(Unit::is_loaded)
     }
 
     /// Whether a process that is to wake the scheduler has work that it does not know of.
     pub(crate) fn misses_work(&self, client: u64) -> bool {
-        let client = self.driver.clients.get(&client);
-        let keys = client.into_iter().flat_map(|client| &client.units);
-        let mut units = keys.filter_map(|key| self.driver.units.get(*key));
-        units.any(|unit| unit.rings() && !unit.is_loaded() && unit.queues() > 0)
+        self.units(client).any(|unit| unit.rings() && !unit.is_loaded() && unit.queues() > 0)
     }
 
     /// How many processes are in gangs for which there is something to decide.

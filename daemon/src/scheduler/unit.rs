@@ -19,6 +19,17 @@ use super::gang::Stance;
 use super::tenancy::Rights;
 use crate::tenant::Party;
 
+/// How the daemon hears that a process's work begins or ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Heard {
+    /// The process wakes the daemon.
+    AtOnce,
+    /// The daemon looks often while the process runs.
+    Soon,
+    /// The daemon looks at all processes once a second: nothing is to be decided.
+    Rarely,
+}
+
 /// A process on a GPU.
 #[derive(Debug)]
 pub(crate) struct Unit {
@@ -37,10 +48,7 @@ pub(crate) struct Unit {
     others: Others,
     /// It was told that they run at the same time.
     beside: bool,
-    /// It wakes the daemon.
-    rings: bool,
-    /// It does not for now, as nothing hangs on when its work begins and ends: it is looked at.
-    is_quiet: bool,
+    heard: Heard,
     /// Those on its GPU are all of higher priorities.
     is_last: bool,
     /// Its gang has something to decide.
@@ -71,8 +79,7 @@ impl Unit {
             priority: Priority::default(),
             others: Others::None,
             beside: false,
-            rings: false,
-            is_quiet: false,
+            heard: Heard::Rarely,
             is_last: false,
             is_in_gang: false,
             stance: Stance::Open,
@@ -212,21 +219,28 @@ impl Unit {
     /// scheduled. True if it does from now on: it has to be looked at after this.
     pub(crate) fn set_rings(&mut self, rings: bool) -> bool {
         let rings = (rings || self.is_in_gang) && !self.is_alone();
-        if std::mem::replace(&mut self.rings, rings) == rings {
-            return false;
+        match (rings, self.heard) {
+            (true, Heard::Rarely) => self.hear(Heard::AtOnce),
+            (false, _) => self.hear(Heard::Rarely),
+            (true, _) => false,
         }
-        self.is_quiet = false;
-        match self.pages.first() {
-            Some(page) if rings => _ = set_wanted(page),
+    }
+
+    /// Has the daemon hear so of its work. True if the process wakes it from now on: its work may
+    /// have begun or ended before.
+    fn hear(&mut self, heard: Heard) -> bool {
+        let has_changed = std::mem::replace(&mut self.heard, heard) != heard;
+        match self.pages.first().filter(|_| has_changed) {
+            Some(page) if heard == Heard::AtOnce => _ = set_wanted(page),
             Some(page) => set_unwanted(page),
             None => {}
         }
-        rings
+        has_changed && heard == Heard::AtOnce
     }
 
     /// Whether it wakes the daemon, or is looked at often. If not, it may long have had no work.
     pub(crate) const fn rings(&self) -> bool {
-        self.rings
+        !matches!(self.heard, Heard::Rarely)
     }
 
     /// Whether nothing hangs on when exactly its work begins and ends, where the policy spares the
@@ -237,37 +251,28 @@ impl Unit {
 
     /// Whether it is looked at instead of waking the daemon.
     pub(crate) const fn is_quiet(&self) -> bool {
-        self.is_quiet
+        matches!(self.heard, Heard::Soon)
     }
 
     /// Whether it is quiet, although it cannot wait or may not be.
     pub(crate) fn is_wrongly_quiet(&self, may: bool) -> bool {
-        self.is_quiet && !(may && self.can_wait() && self.runs())
+        self.is_quiet() && !(may && self.can_wait() && self.runs())
+    }
+
+    fn has_work(&self) -> bool {
+        self.pages.first().is_some_and(is_loaded)
     }
 
     /// Whether it has work, as it says. One that is quiet wakes the daemon again if it has none.
     fn asks(&mut self) -> bool {
-        let Some(page) = self.pages.first() else { return false };
-        if is_loaded(page) || !self.is_quiet {
-            return is_loaded(page);
-        }
-        self.is_quiet = false;
-        set_wanted(page)
+        self.has_work() || self.is_quiet() && self.hear(Heard::AtOnce) && self.has_work()
     }
 
     /// Has it not wake the daemon while it runs, if it can wait and those that can may, or wake it.
     /// True if it does from now on: it has to be looked at after this.
     pub(crate) fn update_quiet(&mut self, may: bool) -> bool {
-        let Some(page) = self.pages.first() else { return false };
-        let is_quiet = may && self.can_wait() && self.rings && self.runs() && is_loaded(page);
-        if std::mem::replace(&mut self.is_quiet, is_quiet) == is_quiet {
-            return false;
-        }
-        if is_quiet {
-            set_unwanted(page);
-            return false;
-        }
-        set_wanted(page)
+        let is_quiet = may && self.can_wait() && self.runs() && self.has_work();
+        self.rings() && self.hear(if is_quiet { Heard::Soon } else { Heard::AtOnce })
     }
 
     /// Its hints are these from now on.
@@ -301,7 +306,7 @@ impl Unit {
         if self.is_closed() {
             self.account.watch(self.retired(), now);
         }
-        let is_known = self.rings() && (!self.is_quiet || self.is_host_bound());
+        let is_known = self.rings() && (!self.is_quiet() || self.is_host_bound());
         let ran = match (self.runs(), is_known) {
             (false, _) => Ran::NOT,
             // One that is silent may have no work.

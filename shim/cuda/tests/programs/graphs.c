@@ -195,16 +195,22 @@ static int runs_on(row *row, handle stream, uint64_t xq) {
   return ended;
 }
 
+// Launches a graph until it has gates. The XQueue of its stream.
+static uint64_t gets_gates(row *row, unsigned long long flags, handle stream) {
+  make_executable(row, flags);
+  run(row, stream, 1);
+  uint64_t xq = queue_of(stream);
+  run(row, stream, 3);
+  CHECK(gates() > 0);
+  return xq;
+}
+
 // A graph with gates in a stream of its own, made of a graph that is gone by then.
 static row gated_row(handle *stream, uint64_t *xq) {
   row row = row_of(500000, 7);
   *stream = stream_of(0);
   // As PyTorch does: nothing is allocated, so nothing is freed.
-  make_executable(&row, 1);
-  run(&row, *stream, 1);
-  *xq = queue_of(*stream);
-  run(&row, *stream, 3);
-  CHECK(gates() > 0);
+  *xq = gets_gates(&row, 1, *stream);
   return row;
 }
 
@@ -574,12 +580,7 @@ static void nodes(void) {
   added *add_host = find("cuGraphAddHostNode"), *add_child = find("cuGraphAddChildGraphNode");
   OK(add_host(&node, row.graph, &row.nodes[9], 1, &host));
   OK(add_child(&node, row.graph, &row.nodes[9], 1, child.graph));
-  make_executable(&row, 8);
-  run(&row, stream, 1);
-  uint64_t xq = queue_of(stream);
-  run(&row, stream, 3);
-  CHECK(gates() > 0);
-  CHECK(is_gated(&row, stream, xq));
+  CHECK(is_gated(&row, stream, gets_gates(&row, 8, stream)));
   CHECK((uint64_t)called * KERNELS == done(&row) && done(&child) == done(&row));
 }
 
@@ -595,12 +596,7 @@ static void edges(void) {
     OK(join(row.graph, &row.nodes[n - 1], &row.nodes[n], &data, 1));
   }
   CHECK(separate(row.graph, &row.nodes[1], &row.nodes[2], NULL, 1) == 1);
-  make_executable(&row, 0);
-  run(&row, stream, 1);
-  uint64_t xq = queue_of(stream);
-  run(&row, stream, 3);
-  CHECK(gates() > 0);
-  CHECK(is_gated(&row, stream, xq));
+  CHECK(is_gated(&row, stream, gets_gates(&row, 0, stream)));
 }
 
 // Captured into another graph, it is what the program made.
