@@ -2,7 +2,7 @@
 
 use super::document::{Cell, Figure, Status, Verdict};
 use super::plan::Hal;
-use super::quantities::{OF_TURNS, OVER_NATIVE, find};
+use super::quantities::{OF_TURNS, OVER_NATIVE, P99_OVER_NATIVE, find};
 use super::table::{GoalPlan, Setting};
 
 /// A verdict on each goal of a row.
@@ -72,7 +72,8 @@ fn absence(goal: &GoalPlan, cells: &[Cell]) -> String {
 fn bound(goal: &GoalPlan, figures: &[Figure], predicted: &[Figure]) -> Option<String> {
     let value = find(predicted, &goal.cell, goal.role, goal.quantity);
     let said = value.map(|value| format!("the simulator said {}", shown(value)));
-    let varied = (goal.quantity == OVER_NATIVE).then(|| varied(goal, figures)).flatten();
+    let of_turns = [OVER_NATIVE, P99_OVER_NATIVE].contains(&goal.quantity);
+    let varied = of_turns.then(|| varied(goal, figures)).flatten();
     let all = goal.bound.map(str::to_owned).into_iter().chain(varied).chain(said);
     let all: Vec<String> = all.collect();
     (!all.is_empty()).then(|| all.join("; "))

@@ -13,12 +13,12 @@
 //! | `share_percent` | role | its `kept` of the sum of all `kept` |
 //! | `kept` | `all` | the sum of all `kept` |
 //! | `mean_over_first` | role | the mean beside the others over that of the cell's first role |
-//! | `p99_over_native` | role | P99 beside the others over that in the reference |
+//! | `p99_over_native` | role | P99 beside the others over that in the reference, or turn by turn |
 //! | `rate_over_native` | `all` | requests of all each second over those in the reference |
 //! | `max_ms` | role | the longest beside the others |
 //! | `over_native` | role | P50 of what it does alone over that in the reference, turn by turn |
-//! | `over_native_least`, `over_native_most` | role | the smallest and the largest of those turns |
-//! | `native_spread` | role | the largest P50 of the turns of the reference over the smallest |
+//! | `over_native_least`, `over_native_most` | role | the smallest and the largest of such turns |
+//! | `native_spread` | role | the largest value of the turns of the reference over the smallest |
 //! | `cores` | `all` | processors in use, those of the daemon included |
 //! | `cores_over_native_percent` | `all` | by so much of a core more than in the reference |
 //! | `window_p5_percent`, `window_p95_percent` | role | ranks of its parts in windows |
@@ -203,6 +203,9 @@ pub(crate) struct CellPlan {
     pub(crate) alone: Vec<String>,
     /// Whether there is anything to measure beside each other.
     pub(crate) has_beside: bool,
+    /// Whether what is beside each other takes turns with the reference, which the device's speed
+    /// changes as well then.
+    pub(crate) in_turns: bool,
     /// The role whose samples decide how long a phase takes.
     pub(crate) measured: String,
     /// Samples that are wanted of it.

@@ -12,6 +12,7 @@ pub(crate) const NATIVE_CORES: &str = "native_processor_cores";
 /// What scripts have, and figures are called the same.
 pub(crate) const SAME: &str = "same";
 pub(crate) const OVER_NATIVE: &str = "over_native";
+pub(crate) const P99_OVER_NATIVE: &str = "p99_over_native";
 /// What turns of the reference and another way come to; the first is [`OVER_NATIVE`].
 pub(crate) const OF_TURNS: [&str; 4] =
     [OVER_NATIVE, "over_native_least", "over_native_most", "native_spread"];
@@ -74,9 +75,12 @@ fn of_cell(cell: &Cell, reference: Option<&Cell>) -> Vec<Figure> {
         of_beside(&mut sheet, role, beside);
         let over_first = first_mean.filter(|&first| first > 0.0);
         sheet.put(&role.name, "mean_over_first", over_first.map(|first| mean_ms(beside) / first));
+        let [in_turns, others @ ..] = OF_TURNS.map(|name| (name, beside.more.get(name).copied()));
         let p99 =
             native.and_then(|native| beside.latency.p99_over(&native.beside.as_ref()?.latency));
-        sheet.put(&role.name, "p99_over_native", p99.filter(|_| !is_reference));
+        let p99 = in_turns.1.or(p99).filter(|_| !is_reference);
+        sheet.put(&role.name, P99_OVER_NATIVE, p99);
+        others.into_iter().for_each(|(name, value)| sheet.put(&role.name, name, value));
     }
     of_all(&mut sheet, cell, reference.filter(|_| !is_reference));
     sheet.figures
@@ -257,6 +261,20 @@ mod tests {
         is("g, xsched", "all", "rate_over_native", 100.0 / 75.0);
         assert_eq!(find(&all, "g, xsched", "a", "alone_p50_ms"), None, "it is the reference's");
         assert_eq!(find(&all, "g, native", "a", "p99_over_native"), None);
+    }
+
+    #[test]
+    fn turns_beside_others_say_more_than_another_time() {
+        let role = |ms: f64| ("a", progress(1.0, 1.0, 1_000), progress(ms, 1.0, 1_000));
+        let native = cell("g, native", "native", [role(10.0), role(10.0)]);
+        let mut xsched = cell("g, xsched", "xsched", [role(12.0), role(12.0)]);
+        let turns = OF_TURNS.map(str::to_owned).into_iter().zip([1.01, 0.9, 1.1, 1.2]);
+        xsched.roles[0].beside.as_mut().unwrap().more.extend(turns);
+        let all = figures(&plan(), &[native, xsched]);
+        let is = |quantity| find(&all, "g, xsched", "a", quantity);
+        assert_eq!(is(P99_OVER_NATIVE), Some(1.01), "1.2 if each is measured at its own time");
+        assert_eq!((is(OF_TURNS[1]), is(OF_TURNS[3])), (Some(0.9), Some(1.2)));
+        assert_eq!(is(OVER_NATIVE), None, "that is of what is alone");
     }
 
     #[test]

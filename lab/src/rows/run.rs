@@ -264,7 +264,9 @@ impl<'a> Run<'_, 'a> {
             self.ahead.imported();
             let session = prepared.ready()?;
             self.clock.started_in(start.elapsed().as_secs_f64());
-            let is_reference = cell.way == Way::Native && !cell.has_beside;
+            let in_turns = |of: &CellPlan| of.group == cell.group && of.in_turns;
+            let has_turns = !cell.has_beside || self.of.plan.cells.iter().any(in_turns);
+            let is_reference = cell.way == Way::Native && has_turns;
             *open = Some(Open { is, group: cell.group.clone(), is_reference, session });
         }
         let Some(Open { session, .. }) = open else { return Ok(Vec::new()) };
@@ -435,7 +437,7 @@ fn programs(cell: &CellPlan) -> CellPlan {
 }
 
 /// What was predicted before stays.
-fn joined(mut before: Prediction, new: Prediction) -> Prediction {
+pub(crate) fn joined(mut before: Prediction, new: Prediction) -> Prediction {
     let known: BTreeSet<String> =
         before.figures.iter().map(|figure| figure.key.cell.clone()).collect();
     let is_new = |figure: &Figure| !known.contains(&figure.key.cell);
@@ -546,11 +548,28 @@ done"#;
         assert!((over.value - 9.0 / 4.0).abs() < 1e-3, "{over:?}");
         let alone = row.cells[1].roles[0].alone.as_ref().unwrap();
         assert!(alone.more.contains_key(NATIVE_CORES), "{alone:?}");
-        let said = fs::read_to_string(folder.path().join("report/raw/7.2.1-g-native.0.jsonl"));
-        assert!(
-            said.unwrap().contains(&format!("\"phase\":{}", 1 + phases::TURNS)),
-            "turns of the reference"
-        );
+        let turns = ["native", "xsched"].map(|way| {
+            let said = format!("report/raw/7.2.1-g-{way}.0.jsonl");
+            let said = fs::read_to_string(folder.path().join(said)).unwrap();
+            said.matches("\"phase\":").count()
+        });
+        // What the reference did alone came before.
+        assert!(turns[1] >= 5 && turns[0] == turns[1] + 1, "{turns:?}");
+    }
+
+    #[test]
+    fn what_is_beside_each_other_takes_turns_with_the_reference_where_that_is_asked_for() {
+        let mut turns = row();
+        turns.plan.cells[1].in_turns = true;
+        let (folder, row) = run_of(&turns, GOOD, Limit::None, false, None);
+        assert_eq!(row.cells[1].status, Status::Measured, "{row:?}");
+        let phases = ["native", "xsched"].map(|way| {
+            let said = format!("report/raw/7.2.1-g-{way}.0.jsonl");
+            let said = fs::read_to_string(folder.path().join(said)).unwrap();
+            said.matches("\"phase\":").count()
+        });
+        // The reference measured what is alone and beside before; less may have been enough.
+        assert!(phases[1] >= 5 && phases[0] == phases[1] + 2, "{phases:?}");
     }
 
     /// The row that programs like this one leave.

@@ -12,6 +12,8 @@ const SLOWER: f64 = 1.2;
 const FEW: u32 = 100;
 /// Samples of a role that does not decide, beside others.
 const LEAST: u32 = 12;
+/// So often a cell takes turns with the reference where all work beside each other.
+pub(crate) const LONG_TURNS: usize = 5;
 /// What starting the programs of a cell takes before it is known, in seconds.
 const START_S: f64 = 20.0;
 const START_QUICK_S: f64 = 8.0;

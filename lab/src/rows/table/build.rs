@@ -237,6 +237,7 @@ impl Group {
             processes: self.processes(roles, setting.hal),
             alone: self.alone.clone(),
             has_beside: self.has_beside,
+            in_turns: false,
             measured: self.roles.first().map(|role| role.spec.name.clone()).unwrap_or_default(),
             samples: if setting.quick { samples.min(QUICK) } else { samples },
             unavailable: self.unavailable(way, setting.hal).map(str::to_owned),

@@ -38,7 +38,7 @@ const SHORT: &str = "each request waits for the other process's kernel, 0.4 ms, 
 
 /// What bounds requests at a rate that four models share a GPU at.
 const QUEUED: &str =
-    "at this rate requests queue, so that each percent that gates cost counts many times";
+    "K-EDF runs 16 queues and holds none of these four; requests queue, so each percent counts";
 
 /// 8.1.1. Where the production job waits for its data, others can have the device meanwhile.
 pub(super) fn training(setting: Setting) -> Definition {
@@ -223,6 +223,9 @@ pub(super) fn arrivals(setting: Setting) -> Definition {
                 Goal::AtMost(1.0),
             );
             row.goals.push(goal.bound(QUEUED));
+            let name = kedf.cell_name(Way::Xsched);
+            let judged = row.plan.cells.iter_mut().filter(|cell| cell.name == name);
+            judged.for_each(|cell| cell.in_turns = true);
         }
     }
     // Without a scheduler first, and each start of the programs serves all rates.

@@ -10,7 +10,7 @@ mod scripts;
 
 use super::plan::{CellPlan, Hal, LoadPlan, Program, RolePlan, RowPlan, Way};
 use super::protocol::Profile;
-use super::timing::{few, least, wanted_s};
+use super::timing::{LONG_TURNS, few, least, wanted_s};
 
 pub(crate) use self::goals::{GoalPlan, ResultPlan};
 
@@ -134,7 +134,9 @@ fn about_s(cell: &CellPlan) -> f64 {
     let alone: f64 = roles().filter(is_alone).map(of_alone).sum();
     let beside = roles().map(|role| wanted(&role.load, samples(role, least)));
     let beside = if cell.has_beside { beside.fold(0.0, f64::max) } else { 0.0 };
-    START_S + times * alone + beside
+    // The reference takes as long.
+    let turns = if cell.in_turns { 2.0 * LONG_TURNS as f64 } else { 1.0 };
+    START_S + times * alone + turns * beside
 }
 
 /// All rows, in the order in which they are run: what matters most first.
