@@ -12,7 +12,7 @@ pub(crate) mod plan;
 pub(crate) mod predict;
 mod program;
 pub(crate) mod protocol;
-mod quantities;
+pub(crate) mod quantities;
 pub(crate) mod report;
 pub(crate) mod run;
 mod script;

@@ -1,5 +1,6 @@
 //! `xsched lab join`: rows that were measured into several folders, as one report.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -8,18 +9,21 @@ use clap::Args;
 use crate::console::Ending;
 use crate::console::output::Stream;
 use crate::error::CommandError;
-use crate::rows::document::Status;
+use crate::rows::document::{Cell, Prediction, Row, Status};
 use crate::rows::files::{FOLDERS, Folder};
 use crate::rows::judge::verdicts;
 use crate::rows::plan::Hal;
+use crate::rows::quantities::figures;
 use crate::rows::report;
+use crate::rows::run::joined;
 use crate::rows::table::{self, Setting};
 
 #[derive(Debug, Args)]
 pub struct JoinArgs {
     /// Folders of `xsched lab run` or `all`. Of a row that several have, the one with the most
-    /// measured cells counts, and of equals the last. All rows are judged again, by the goals of
-    /// this program.
+    /// measured cells counts, and of equals the last. It gets groups of cells that only another one
+    /// has, measured on a device of the same kind. All rows are judged again, by the goals of this
+    /// program.
     #[arg(value_name = "FROM")]
     from: Vec<PathBuf>,
     /// The folder that gets their rows, beside those that it has, and the report. It is made if it
@@ -64,7 +68,10 @@ fn copy(from: &Path, to: &Folder) -> Result<(), CommandError> {
     let from = Folder(from.to_owned());
     for row in files(&from.0.join("rows"))? {
         let id = row.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        let before = to.row(&id).map(|row| (row, to.prediction(&id)));
         if measured(to, &id) > measured(&from, &id) {
+            let more = from.row(&id).map(|row| (row, from.prediction(&id)));
+            fill(to, more)?;
             continue;
         }
         for below in FOLDERS {
@@ -81,8 +88,45 @@ fn copy(from: &Path, to: &Folder) -> Result<(), CommandError> {
                 })?;
             }
         }
+        fill(to, before)?;
     }
     Ok(())
+}
+
+/// Gives a row of the folder the groups of cells of which it measured none, from another row and
+/// what was predicted there.
+fn fill(folder: &Folder, more: Option<(Row, Option<Prediction>)>) -> Result<(), CommandError> {
+    let Some((more, predicted)) = more else { return Ok(()) };
+    let Some(mut row) = folder.row(&more.id) else { return Ok(()) };
+    let kind = |row: &Row| (row.hal.clone(), row.quick, row.hardware.clone());
+    let of = Hal::named(&row.hal).and_then(|hal| {
+        let setting = Setting { hal, quick: row.quick };
+        table::all(setting).into_iter().find(|of| of.plan.id == row.id)
+    });
+    let Some(of) = of.filter(|_| kind(&row) == kind(&more)) else { return Ok(()) };
+    let group =
+        |cell: &Cell| of.plan.cells.iter().find(|of| of.name == cell.name).map(|of| &of.group);
+    let is_measured = |cell: &&Cell| cell.status == Status::Measured;
+    let has: Vec<_> = row.cells.iter().filter(is_measured).filter_map(group).collect();
+    let is_new =
+        |cell: &&Cell| is_measured(cell) && group(cell).is_some_and(|of| !has.contains(&of));
+    let new: BTreeMap<String, &Cell> =
+        more.cells.iter().filter(is_new).map(|cell| (cell.name.clone(), cell)).collect();
+    if new.is_empty() {
+        return Ok(());
+    }
+    for cell in &mut row.cells {
+        if let Some(new) = new.get(&cell.name) {
+            *cell = (*new).clone();
+        }
+    }
+    row.seconds += more.seconds;
+    row.figures = figures(&of.plan, &row.cells);
+    let before = folder.prediction(&row.id);
+    if let Some(all) = before.zip(predicted).map(|(before, more)| joined(before, more)) {
+        folder.write_prediction(&all)?;
+    }
+    folder.write_row(&row, &of)
 }
 
 fn files(folder: &Path) -> Result<Vec<PathBuf>, CommandError> {
@@ -107,6 +151,7 @@ fn is_of(place: &Path, id: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rows::document::Figure;
     use crate::rows::report::samples;
 
     /// A folder with a row of two cells, of which so many were measured.
@@ -154,5 +199,35 @@ mod tests {
         assert!(all.join("REPORT.md").exists());
         let none = JoinArgs { from: vec![at("none")], report: all };
         assert!(matches!(execute(&none), Err(CommandError::Read { .. })));
+    }
+
+    #[test]
+    fn groups_of_cells_that_only_another_folder_has_are_taken_from_it() {
+        let place = tempfile::tempdir().unwrap();
+        let part = |name: &str, group: &str, hardware: &str| {
+            let folder = Folder::make(&place.path().join(name)).unwrap();
+            let mut row = samples::row("5.1", "BERT, one task", Vec::new(), Vec::new());
+            hardware.clone_into(&mut row.hardware);
+            let of = |group: &str| ["native", "xsched"].map(|way| samples::cell(group, way, 1.0));
+            row.cells = ["eager", "graph"].map(of).into_iter().flatten().collect();
+            for cell in row.cells.iter_mut().filter(|cell| !cell.name.starts_with(group)) {
+                cell.status = Status::NotRun("it was left out".to_owned());
+            }
+            let of = table::all(Setting { hal: Hal::named(&row.hal).unwrap(), quick: row.quick });
+            let of = of.into_iter().find(|of| of.plan.id == "5.1").unwrap();
+            folder.write_row(&row, &of).unwrap();
+            folder.0
+        };
+        let eager = part("eager", "eager", "a GPU");
+        for (hardware, all) in [("a GPU", 4), ("another GPU", 2)] {
+            let graph = part(hardware, "graph", hardware);
+            let report = place.path().join(format!("all of {hardware}"));
+            let args = JoinArgs { from: vec![eager.clone(), graph], report: report.clone() };
+            assert_eq!(execute(&args).unwrap(), Ending::Fine);
+            let row = Folder(report.clone()).row("5.1").unwrap();
+            assert_eq!(measured(&Folder(report), "5.1"), Some(all), "{row:?}");
+            let is_eager = |figure: &Figure| figure.key.cell.starts_with("eager");
+            assert_eq!(row.figures.iter().any(is_eager), all == 4, "they are of all cells");
+        }
     }
 }
