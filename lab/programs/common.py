@@ -10,7 +10,8 @@ import sys
 import time
 
 TURNS = [int(end) for end in os.environ.get("XSCHED_LAB_TURNS", "").split(",") if end]
-TOGETHER = 10
+#: A turn is over after so many requests, or so long.
+TOGETHER, TURN_NS = 10, 100_000_000
 
 os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
 
@@ -36,10 +37,12 @@ def times(request, count, warm=5):
     """Milliseconds of each of `count` calls, after `warm` that are not counted."""
     for _ in range(warm):
         request()
-    measured = []
-    for number in range(count):
-        if number % TOGETHER == 0:
+    measured, left, until = [], 0, 0
+    for _ in range(count):
+        if not left or time.perf_counter_ns() > until:
             turn()
+            left, until = TOGETHER, time.perf_counter_ns() + TURN_NS
+        left -= 1
         begin = time.perf_counter_ns()
         request()
         measured.append((time.perf_counter_ns() - begin) / 1e6)

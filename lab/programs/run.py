@@ -4,7 +4,7 @@
                   [--cores 4,5] [PROGRAM ...]
 
 Each program prints a digest of its output and its times. With `--turns` both ways of a round are
-alive at once and take turns of ten requests, so that a change of the machine meets both. With
+alive at once and take turns of ten requests or 0.1 s, so that a change of the machine meets both. With
 `--cupti` each is run once more with CUPTI beside the interposer's own counts. A program may have
 arguments: "bert_threads.py --threads 6". Exits with 1 if a digest differs or a program fails.
 """

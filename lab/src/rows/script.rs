@@ -55,7 +55,7 @@ pub(crate) fn run(
     let mut command = Command::new(&starter.python);
     command.envs(starter.gpu.iter().map(|gpu| (gpu.variable, &gpu.name)));
     command.arg(runner).arg("--xsched").arg(own).arg("--out").arg(&out);
-    command.args(["--rounds", &rounds.to_string()]);
+    command.args(["--turns", "--rounds", &rounds.to_string()]);
     command.args(["--limit", &each.as_secs().max(1).to_string(), &script]);
     wait(starter, command, raw, each * rounds * 2 + LIMIT)?;
     let text = fs::read_to_string(&out)
@@ -120,8 +120,7 @@ fn understand(document: &Value) -> Result<Progress, ProgramError> {
     let number = |key: &str| scheduled(key).and_then(|value| value.as_f64());
     let same = row.get("same").and_then(Value::as_bool).unwrap_or(false);
     let mut more = BTreeMap::from([(SAME.to_owned(), f64::from(u8::from(same)))]);
-    let turns = ["p50_ms", "wall_ms"].into_iter().map(|key| turns(row, key).more());
-    more.extend(turns.into_iter().find(|more| !more.is_empty()).unwrap_or_default());
+    more.extend(turns(row).more());
     for (name, of) in [("launches", "launches"), ("scheduled_launches", "scheduled")] {
         let counts = row.pointer(&format!("/counts/{of}")).and_then(Value::as_object);
         let sum = counts.map(|counts| counts.values().filter_map(Value::as_f64).sum());
@@ -139,11 +138,11 @@ fn understand(document: &Value) -> Result<Progress, ProgramError> {
     Ok(Progress { latency, rate_per_s: 0.0, cdf_us, windows_percent, more, digest })
 }
 
-/// The times of this name, run by run.
-fn turns(row: &Value, key: &str) -> Turns {
+/// The P50s without XSched and with it, round by round.
+fn turns(row: &Value) -> Turns {
     let of = |way: &str| -> Vec<f64> {
         let runs = row.get(way).and_then(Value::as_array).into_iter().flatten();
-        runs.map(|run| run.get(key).and_then(Value::as_f64).unwrap_or_default()).collect()
+        runs.map(|run| run.get("p50_ms").and_then(Value::as_f64).unwrap_or_default()).collect()
     };
     let mut turns = Turns::default();
     of("plain").into_iter().zip(of("scheduled")).for_each(|(plain, here)| turns.push(plain, here));
