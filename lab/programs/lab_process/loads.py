@@ -34,6 +34,8 @@ class Load:
     per_s: float = 0
     sigma: float = 0
     in_flight: int = 1
+    #: The part of what is measured in several phases; each has arrivals of its own.
+    part: int = 0
 
     @property
     def is_open(self):
@@ -68,9 +70,9 @@ def _number(value, place, key, least, default):
     return given
 
 
-def source(seed, role):
-    """The random numbers of a role, the same on each machine."""
-    return random.Random(f"{seed}/{role}")
+def source(seed, role, part=0):
+    """The random numbers of a role in a part, the same on each machine."""
+    return random.Random(f"{seed}/{role}/{part}" if part else f"{seed}/{role}")
 
 
 def arrivals(load, numbers):

@@ -3,6 +3,7 @@
 The process says that it is ready, or what is missing; it is told phases until its input ends.
 """
 
+import dataclasses
 import json
 import math
 import os
@@ -64,7 +65,11 @@ def order_of(line, roles):
     if unknown:
         raise BadInput(f"load: no role is called {', '.join(sorted(unknown))}; "
                        f"there are {', '.join(roles)}")
-    return phase, seconds, {name: loads.parse(one, f"load.{name}") for name, one in named.items()}
+    part = order.get("part", 0)
+    if isinstance(part, bool) or not isinstance(part, int) or part < 0:
+        raise BadInput(f"part: expected a number of at least 0, got {json.dumps(part)}")
+    load = {name: loads.parse(one, f"load.{name}") for name, one in named.items()}
+    return phase, seconds, {name: dataclasses.replace(one, part=part) for name, one in load.items()}
 
 
 def serve(make, channel=None, orders=None):

@@ -76,7 +76,7 @@ class Role(Launcher):
 
     def phase(self, load, barrier, seconds):
         """Makes requests for that long, from when all roles have come to the barrier."""
-        numbers = loads.source(self.process.seed, self.spec.name)
+        numbers = loads.source(self.process.seed, self.spec.name, load.part)
         taken = Taken()
         with self.within():
             self.work.begin()

@@ -25,6 +25,9 @@ class Arrivals(unittest.TestCase):
             self.assertEqual(some(load, 50), some(load, 50))
             self.assertNotEqual(some(load, 50), some(load, 50, role="low"))
             self.assertNotEqual(some(load, 50), some(load, 50, seed=2))
+            parts = [loads.source(1, "high", part).random() for part in (0, 1, 2)]
+            self.assertEqual(len(set(parts)), 3)
+            self.assertEqual(parts[0], loads.source(1, "high").random())
 
     def test_arrivals_are_those_of_the_day_they_were_written(self):
         load = loads.parse({"kind": "poisson", "per_s": 100}, "load.high")

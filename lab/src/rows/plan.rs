@@ -203,15 +203,27 @@ pub(crate) struct CellPlan {
     pub(crate) alone: Vec<String>,
     /// Whether there is anything to measure beside each other.
     pub(crate) has_beside: bool,
-    /// Whether what is beside each other takes turns with the reference, which the device's speed
-    /// changes as well then.
-    pub(crate) in_turns: bool,
+    /// What is measured in turns with what is beside each other, so that the device's speed changes
+    /// for both.
+    pub(crate) in_turns: InTurns,
     /// The role whose samples decide how long a phase takes.
     pub(crate) measured: String,
     /// Samples that are wanted of it.
     pub(crate) samples: u32,
     /// Why it cannot be run on this device, if so.
     pub(crate) unavailable: Option<String>,
+}
+
+/// What takes turns with the roles of a cell beside each other. The reference does it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum InTurns {
+    /// Nothing.
+    #[default]
+    Nothing,
+    /// The role that decides, alone.
+    Alone,
+    /// All roles beside each other.
+    All,
 }
 
 impl CellPlan {

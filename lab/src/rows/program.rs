@@ -418,7 +418,7 @@ mod tests {
     #[test]
     fn the_answer_is_of_the_phase_that_was_asked_for() {
         let script = r#"read order; echo '{"phase":7,"begin_ns":1,"end_ns":2,"roles":{}}'; read e"#;
-        let order = Order { phase: 7, seconds: 0.0, load: [].into() };
+        let order = Order { phase: 7, part: 0, seconds: 0.0, load: [].into() };
         let stop = AtomicBool::new(false);
         let (_folder, mut running) = shell(script);
         running.tell(&order).unwrap();

@@ -151,6 +151,10 @@ pub(crate) struct Ready {
 pub(crate) struct Order {
     /// The number of the phase.
     pub(crate) phase: u32,
+    /// Which part it is of what is measured in several phases: each has arrivals of its own, which
+    /// are the same in all ways.
+    #[serde(default)]
+    pub(crate) part: u32,
     /// For how long requests are begun.
     pub(crate) seconds: f64,
     /// The loads; roles that are not named are idle.

@@ -3,6 +3,7 @@
 
 mod kept;
 mod phases;
+mod turns;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -14,7 +15,7 @@ use super::document::{Cell, Figure, Prediction, Progress, Role, Row, Status, VER
 use super::files::{Folder, NO_TIME};
 use super::judge::verdicts;
 use super::measure::Phase;
-use super::plan::{CellPlan, LoadPlan, Program, RolePlan, Way};
+use super::plan::{CellPlan, InTurns, LoadPlan, Program, RolePlan, Way};
 use super::predict::{Target, predict};
 use super::program::ProgramError;
 use super::protocol::{Load, Profile, Ready};
@@ -264,7 +265,8 @@ impl<'a> Run<'_, 'a> {
             self.ahead.imported();
             let session = prepared.ready()?;
             self.clock.started_in(start.elapsed().as_secs_f64());
-            let in_turns = |of: &CellPlan| of.group == cell.group && of.in_turns;
+            let in_turns =
+                |of: &CellPlan| of.group == cell.group && of.in_turns != InTurns::Nothing;
             let has_turns = !cell.has_beside || self.of.plan.cells.iter().any(in_turns);
             let is_reference = cell.way == Way::Native && has_turns;
             *open = Some(Open { is, group: cell.group.clone(), is_reference, session });
@@ -559,10 +561,21 @@ done"#;
 
     #[test]
     fn what_is_beside_each_other_takes_turns_with_the_reference_where_that_is_asked_for() {
-        let mut turns = row();
-        turns.plan.cells[1].in_turns = true;
-        let (folder, row) = run_of(&turns, GOOD, Limit::None, false, None);
+        for in_turns in [InTurns::All, InTurns::Alone] {
+            let mut turns = row();
+            turns.plan.cells[1].in_turns = in_turns;
+            takes_turns(&turns);
+        }
+    }
+
+    fn takes_turns(of: &Definition) {
+        let twice = r#"case $(cat "$1") in *xsched*) slow=5;; *) slow=0;; esac"#;
+        let slower = GOOD.replace("$((n * 10 + 5))", "$((n * 10 + 4 + slow))");
+        let (folder, row) = run_of(of, &format!("{twice}\n{slower}"), Limit::None, false, None);
         assert_eq!(row.cells[1].status, Status::Measured, "{row:?}");
+        let high = &row.cells[1].roles[0];
+        let mean = |progress: &Option<Progress>| progress.as_ref().unwrap().latency.mean_us;
+        assert_eq!((mean(&high.alone), mean(&high.beside)), (4_000.0, 9_000.0));
         let phases = ["native", "xsched"].map(|way| {
             let said = format!("report/raw/7.2.1-g-{way}.0.jsonl");
             let said = fs::read_to_string(folder.path().join(said)).unwrap();

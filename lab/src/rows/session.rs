@@ -282,8 +282,7 @@ impl Session<'_> {
     /// If a program fails, or its answer makes no sense.
     pub(crate) fn phase(
         &mut self,
-        seconds: f64,
-        settle_seconds: f64,
+        (seconds, settle_seconds, part): (f64, f64, u32),
         load: &BTreeMap<String, Load>,
     ) -> Result<Phase, ProgramError> {
         self.phases += 1;
@@ -291,7 +290,7 @@ impl Session<'_> {
         for (program, roles) in self.programs.iter_mut().zip(&self.roles_of) {
             let own = load.iter().filter(|(role, _)| roles.contains(role));
             let load = own.map(|(role, load)| (role.clone(), load.clone())).collect();
-            program.tell(&Order { phase: self.phases, seconds, load })?;
+            program.tell(&Order { phase: self.phases, part, seconds, load })?;
         }
         let within = Duration::from_secs_f64(3.0 * seconds) + self.starter.after;
         let mut answers = Vec::new();

@@ -91,7 +91,7 @@ class Phase:
 
     def __init__(self, client, load, begin, until):
         self.client, self.load, self.begin, self.until = client, load, begin, until
-        self.numbers = loads.source(client.spec.seed, client.role.name)
+        self.numbers = loads.source(client.spec.seed, client.role.name, load.part)
         self.arrivals = loads.arrivals(load, self.numbers) if load.is_open else None
         self.lock, self.taken, self.outputs, self.failure = threading.Lock(), Taken(), set(), None
 

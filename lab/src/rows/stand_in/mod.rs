@@ -258,7 +258,7 @@ mod tests {
             let closed = Load::Closed { pause_ms: 1.0, jitter_ms: 0.1, requests: None };
             let endless = Load::Endless { in_flight: 2 };
             let load = [("high".to_owned(), closed), ("low".to_owned(), endless)].into();
-            let answer = program.phase(&Order { phase: 3, seconds: 0.1, load }).unwrap();
+            let answer = program.phase(&Order { phase: 3, part: 0, seconds: 0.1, load }).unwrap();
             assert_eq!((answer.phase, answer.roles.len()), (3, 2));
             assert!(answer.cpu_ns > 0 && answer.end_ns > answer.begin_ns);
             for role in answer.roles.values() {
@@ -272,9 +272,9 @@ mod tests {
     fn orders_that_make_no_sense_are_refused() {
         let mut program = Program::open(&spec("native")).unwrap();
         let load = [("none".to_owned(), Load::Endless { in_flight: 1 })].into();
-        let error = program.phase(&Order { phase: 1, seconds: 0.1, load }).unwrap_err();
+        let error = program.phase(&Order { phase: 1, part: 0, seconds: 0.1, load }).unwrap_err();
         assert_eq!(error.to_string(), "no role is called none");
-        let forever = Order { phase: 1, seconds: f64::INFINITY, load: [].into() };
+        let forever = Order { phase: 1, part: 0, seconds: f64::INFINITY, load: [].into() };
         assert!(program.phase(&forever).is_err());
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::super::plan::{CellPlan, Hal, LoadPlan, ProcessPlan, Program, RolePlan, Way};
+use super::super::plan::{CellPlan, Hal, InTurns, LoadPlan, ProcessPlan, Program, RolePlan, Way};
 use super::super::protocol::{Load, RoleSpec};
 use super::Setting;
 
@@ -237,7 +237,7 @@ impl Group {
             processes: self.processes(roles, setting.hal),
             alone: self.alone.clone(),
             has_beside: self.has_beside,
-            in_turns: false,
+            in_turns: InTurns::Nothing,
             measured: self.roles.first().map(|role| role.spec.name.clone()).unwrap_or_default(),
             samples: if setting.quick { samples.min(QUICK) } else { samples },
             unavailable: self.unavailable(way, setting.hal).map(str::to_owned),

@@ -223,9 +223,6 @@ pub(super) fn arrivals(setting: Setting) -> Definition {
                 Goal::AtMost(1.0),
             );
             row.goals.push(goal.bound(QUEUED));
-            let name = kedf.cell_name(Way::Xsched);
-            let judged = row.plan.cells.iter_mut().filter(|cell| cell.name == name);
-            judged.for_each(|cell| cell.in_turns = true);
         }
     }
     // Without a scheduler first, and each start of the programs serves all rates.

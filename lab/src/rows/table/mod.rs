@@ -8,8 +8,9 @@ mod overhead;
 mod policies;
 mod scripts;
 
-use super::plan::{CellPlan, Hal, LoadPlan, Program, RolePlan, RowPlan, Way};
+use super::plan::{CellPlan, Hal, InTurns, LoadPlan, Program, RolePlan, RowPlan, Way};
 use super::protocol::Profile;
+use super::quantities::P99_OVER_NATIVE;
 use super::timing::{LONG_TURNS, few, least, wanted_s};
 
 pub(crate) use self::goals::{GoalPlan, ResultPlan};
@@ -85,6 +86,21 @@ impl Definition {
         self.results.retain(|result| kept.contains(&&result.cell));
     }
 
+    /// Has those cells take turns with the reference that are judged by how they are over it.
+    fn take_turns(&mut self) {
+        for goal in &self.goals {
+            let in_turns = match goal.quantity {
+                "mean_over_alone" | "p99_over_alone" => InTurns::Alone,
+                P99_OVER_NATIVE => InTurns::All,
+                _ => continue,
+            };
+            let judged = self.plan.cells.iter_mut().filter(|cell| {
+                cell.name == goal.cell && cell.measured == goal.role && cell.way != Way::Native
+            });
+            judged.for_each(|cell| cell.in_turns = in_turns);
+        }
+    }
+
     /// What it takes beside the others: starts of programs, and phases.
     pub(crate) fn cost(&self) -> u32 {
         let of = |cell: &CellPlan| {
@@ -134,9 +150,13 @@ fn about_s(cell: &CellPlan) -> f64 {
     let alone: f64 = roles().filter(is_alone).map(of_alone).sum();
     let beside = roles().map(|role| wanted(&role.load, samples(role, least)));
     let beside = if cell.has_beside { beside.fold(0.0, f64::max) } else { 0.0 };
-    // The reference takes as long.
-    let turns = if cell.in_turns { 2.0 * LONG_TURNS as f64 } else { 1.0 };
-    START_S + times * alone + turns * beside
+    let measured = roles().filter(|role| role.spec.name == cell.measured);
+    let turns = match cell.in_turns {
+        InTurns::Nothing => beside,
+        InTurns::Alone => beside + measured.map(of_alone).sum::<f64>(),
+        InTurns::All => 2.0 * LONG_TURNS as f64 * beside,
+    };
+    START_S + times * alone + turns
 }
 
 /// All rows, in the order in which they are run: what matters most first.
@@ -165,6 +185,7 @@ pub(crate) fn all(setting: Setting) -> Vec<Definition> {
     if setting.quick && setting.hal != Hal::Host {
         rows.iter_mut().for_each(Definition::shorten);
     }
+    rows.iter_mut().for_each(Definition::take_turns);
     rows
 }
 
@@ -192,6 +213,32 @@ mod tests {
             let rows = all(s);
             rows.into_iter().map(move |row| (s, row))
         })
+    }
+
+    #[test]
+    fn what_is_judged_by_how_it_is_over_the_reference_takes_turns_with_it() {
+        let full = Setting { hal: Hal::Cuda, quick: false };
+        let of = |row: &Definition, wanted| {
+            let cells = row.plan.cells.iter().filter(|cell| cell.in_turns == wanted);
+            cells.map(|cell| cell.name.clone()).collect::<BTreeSet<_>>()
+        };
+        let mut alone = 0;
+        for row in all(full) {
+            let goals = row.goals.iter().filter(|goal| {
+                ["p99_over_alone", "mean_over_alone", P99_OVER_NATIVE].contains(&goal.quantity)
+            });
+            let judged: BTreeSet<_> = goals.map(|goal| goal.cell.clone()).collect();
+            let turns = of(&row, InTurns::Alone);
+            alone += turns.len();
+            assert_eq!(&turns | &of(&row, InTurns::All), judged, "{}", row.plan.id);
+            for cell in row.plan.cells.iter().filter(|cell| judged.contains(&cell.name)) {
+                let is_reference = |of: &CellPlan| of.group == cell.group && of.way == Way::Native;
+                assert!(row.plan.cells.iter().any(is_reference), "{}", cell.name);
+            }
+        }
+        assert_eq!(alone, 11, "7.2.1, 5.4, 8.3.1, and 8.1.2");
+        let arrivals = all(full).into_iter().find(|row| row.plan.id == "8.3.2").unwrap();
+        assert_eq!(of(&arrivals, InTurns::All), ["1000 per s, xsched".to_owned()].into());
     }
 
     #[test]
