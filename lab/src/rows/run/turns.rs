@@ -45,6 +45,8 @@ impl<'a> Run<'_, 'a> {
         let (few, many) = TURNS;
         let all_s = few * self.seconds(number, seconds / few)?;
         self.has_time(2.0 * all_s)?;
+        // Each turn costs time of its own, for which a limit has no room.
+        let many = if self.clock.shortens() { few } else { many };
         let count = (all_s / least_s).clamp(few, many).floor();
         let asked = (all_s / count, settle_s, decides);
         let (mut native, mut here) = (None, None);
