@@ -43,9 +43,10 @@ impl<'a> Run<'_, 'a> {
             wanted_s(load, profile, TURN_SAMPLES, false).max(settle_s * SETTLES)
         });
         let (few, many) = TURNS;
-        let all_s = few * self.seconds(number, seconds / few)?;
+        let part_s = self.seconds(number, seconds / few)?;
+        // A limit has room for short turns, and no more of them than are needed.
+        let all_s = if self.clock.shortens() { part_s.max(few * least_s) } else { few * part_s };
         self.has_time(2.0 * all_s)?;
-        // Each turn costs time of its own, for which a limit has no room.
         let many = if self.clock.shortens() { few } else { many };
         let count = (all_s / least_s).clamp(few, many).floor();
         let asked = (all_s / count, settle_s, decides);
