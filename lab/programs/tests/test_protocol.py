@@ -73,6 +73,7 @@ class Orders(unittest.TestCase):
             "{": "the line is no JSON",
             "[]": "the line is no object",
             '{"seconds": 1, "load": {}}': "phase: expected a number, got null",
+            '{"phase": 1, "seconds": 1, "load": {}, "part": -1}': "part: expected a number of at least 0",
             '{"phase": 1, "seconds": -1, "load": {}}': "seconds: -1 is not above 0",
             '{"phase": 1, "seconds": NaN, "load": {}}': "seconds: nan",
             '{"phase": 1, "seconds": 1}': "load: expected an object",

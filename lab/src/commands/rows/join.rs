@@ -16,7 +16,7 @@ use crate::rows::plan::Hal;
 use crate::rows::quantities::figures;
 use crate::rows::report;
 use crate::rows::run::joined;
-use crate::rows::table::{self, Setting};
+use crate::rows::table::{self, Definition, Setting};
 
 #[derive(Debug, Args)]
 pub struct JoinArgs {
@@ -50,16 +50,19 @@ fn judge_again(folder: &Folder) -> Result<(), CommandError> {
     for place in files(&folder.0.join("rows"))? {
         let id = place.file_stem().unwrap_or_default().to_string_lossy().into_owned();
         let Some(mut row) = folder.row(&id) else { continue };
-        let Some(hal) = Hal::named(&row.hal) else { continue };
-        let setting = Setting { hal, quick: row.quick };
-        let Some(of) = table::all(setting).into_iter().find(|of| of.plan.id == id) else {
-            continue;
-        };
+        let Some((of, setting)) = definition(&row) else { continue };
         let predicted = folder.prediction(&id).map_or_else(Vec::new, |said| said.figures);
         row.verdicts = verdicts(&of.goals, (&row.cells, &row.figures), &predicted, setting);
         folder.write_row(&row, &of)?;
     }
     Ok(())
+}
+
+/// What is planned for a row, if this program has such a row, and in which setting.
+fn definition(row: &Row) -> Option<(Definition, Setting)> {
+    let setting = Setting { hal: Hal::named(&row.hal)?, quick: row.quick };
+    let of = table::all(setting).into_iter().find(|of| of.plan.id == row.id)?;
+    Some((of, setting))
 }
 
 /// Copies the documents of the rows of one folder into another, but of those that more is known
@@ -99,11 +102,8 @@ fn fill(folder: &Folder, more: Option<(Row, Option<Prediction>)>) -> Result<(), 
     let Some((more, predicted)) = more else { return Ok(()) };
     let Some(mut row) = folder.row(&more.id) else { return Ok(()) };
     let kind = |row: &Row| (row.hal.clone(), row.quick, row.hardware.clone());
-    let of = Hal::named(&row.hal).and_then(|hal| {
-        let setting = Setting { hal, quick: row.quick };
-        table::all(setting).into_iter().find(|of| of.plan.id == row.id)
-    });
-    let Some(of) = of.filter(|_| kind(&row) == kind(&more)) else { return Ok(()) };
+    let of = definition(&row).filter(|_| kind(&row) == kind(&more));
+    let Some((of, _)) = of else { return Ok(()) };
     let group =
         |cell: &Cell| of.plan.cells.iter().find(|of| of.name == cell.name).map(|of| &of.group);
     let is_measured = |cell: &&Cell| cell.status == Status::Measured;
@@ -122,8 +122,11 @@ fn fill(folder: &Folder, more: Option<(Row, Option<Prediction>)>) -> Result<(), 
     }
     row.seconds += more.seconds;
     row.figures = figures(&of.plan, &row.cells);
-    let before = folder.prediction(&row.id);
-    if let Some(all) = before.zip(predicted).map(|(before, more)| joined(before, more)) {
+    if let Some(more) = predicted {
+        let all = match folder.prediction(&row.id) {
+            Some(before) => joined(before, more),
+            None => more,
+        };
         folder.write_prediction(&all)?;
     }
     folder.write_row(&row, &of)
@@ -213,9 +216,7 @@ mod tests {
             for cell in row.cells.iter_mut().filter(|cell| !cell.name.starts_with(group)) {
                 cell.status = Status::NotRun("it was left out".to_owned());
             }
-            let of = table::all(Setting { hal: Hal::named(&row.hal).unwrap(), quick: row.quick });
-            let of = of.into_iter().find(|of| of.plan.id == "5.1").unwrap();
-            folder.write_row(&row, &of).unwrap();
+            folder.write_row(&row, &definition(&row).unwrap().0).unwrap();
             folder.0
         };
         let eager = part("eager", "eager", "a GPU");
