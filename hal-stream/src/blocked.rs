@@ -12,6 +12,9 @@ use crate::thread_state::{Reading, State, Threads};
 /// A launch whose thread waits for processors counts as blocked after so many times the span. On a
 /// machine with three times as many busy threads as processors few waits take longer.
 pub(crate) const STARVED_MAX: u32 = 100;
+/// A copy beside one that is held counts as blocked by it after so long. Before, it may just have
+/// much to wait for in its own stream.
+pub(crate) const COPY_MAX: Duration = Duration::from_millis(100);
 
 /// Launches that the watch has seen under way.
 #[derive(Debug, Default)]
@@ -105,6 +108,25 @@ impl LaunchWatch {
 }
 
 impl<W: Word> Found<W> {
+    /// The calls for which all gates have to be opened. A copy of pageable memory waits for its
+    /// stream, which may be held, or just have much to do; where that keeps others, their launches
+    /// and the probe are blocked too. Only copies may be kept by what a driver has for copies alone.
+    pub(crate) fn stuck(mut self, members: &[Arc<Member<W>>]) -> Vec<LongLaunch<W>> {
+        if self.blocked.iter().any(|launch| !launch.copies()) {
+            return self.blocked;
+        }
+        let is_held = |member: &Member<W>| {
+            member.gate.is_closed() || member.gate.foreign_heartbeat().is_some()
+        };
+        let copies = |member: &Member<W>| {
+            member.launches.under_way().is_some_and(|launch| launch.call == Call::Copy)
+        };
+        let keeps = members.iter().any(|member| copies(member) && is_held(member));
+        let waits = |copy: &LongLaunch<W>| copy.span >= COPY_MAX && !is_held(&copy.member);
+        self.blocked.retain(|copy| keeps && waits(copy));
+        self.blocked
+    }
+
     /// Adds a launch whose time is over, if there is something to say of it.
     fn add(
         &mut self,
@@ -151,9 +173,7 @@ impl Sighting {
 }
 
 impl<W> LongLaunch<W> {
-    /// Whether it copies. A copy of pageable memory waits for its stream, which may be held, or
-    /// just have much to do. Where that keeps others, their launches and the probe are blocked too.
-    pub(crate) fn copies(&self) -> bool {
+    fn copies(&self) -> bool {
         self.launch.call == Call::Copy
     }
 }

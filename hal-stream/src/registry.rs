@@ -258,12 +258,13 @@ fn watch<W: Word + 'static>(gates: &Weak<GateRegistry<W>>, threads: &impl Thread
         thread::sleep(delay);
         let (members, ended) = gates.members_and_ended();
         let found = launches.at(&members, ended, Instant::now(), gates.blocked_after, threads);
-        for launch in found.starved {
+        for launch in &found.starved {
             count(&gates.spared);
             tracing::debug!(call = %launch, "a launch is late, as its thread had no processor");
         }
-        if found.blocked.iter().any(|launch| !launch.copies()) {
-            gates.let_return(&members, &found.blocked);
+        let stuck = found.stuck(&members);
+        if !stuck.is_empty() {
+            gates.let_return(&members, &stuck);
         }
     }
 }
@@ -346,7 +347,7 @@ impl LeaseWatch {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use crate::blocked::STARVED_MAX;
+    use crate::blocked::{COPY_MAX, STARVED_MAX};
     use crate::flags::FlagWord;
     use crate::thread_state::{Reading, State};
 
@@ -495,6 +496,35 @@ mod tests {
         until("no gate is opened", || gates.forced() == 1 && !member.gate.is_closed());
         drop((inside, copy));
         until("the gate stays open", || member.gate.is_closed());
+    }
+
+    #[test]
+    fn a_copy_that_a_held_one_may_keep_opens_the_gates_after_a_while() {
+        let sleeps = Some(Reading { state: State::Sleeps, waited_ns: 0 });
+        let (gates, held) = watched(sleeps);
+        let other = Arc::new(Member::new(None, "8".to_owned()));
+        gates.add(&other);
+        let start = Instant::now();
+        let (keeps, waits) = [&held, &other].map(|member| member.launches.begin(Call::Copy)).into();
+        until("no gate is opened", || gates.forced() == 1 && !held.gate.is_closed());
+        assert!(start.elapsed() >= COPY_MAX, "it may have had much to do");
+        drop(waits);
+        until("the gate stays open", || held.gate.is_closed());
+        // The held one waits for its own stream.
+        thread::sleep(2 * COPY_MAX);
+        assert_eq!((gates.forced(), held.gate.is_closed()), (1, true));
+        drop(keeps);
+    }
+
+    /// The same of queues that another process holds apart.
+    #[test]
+    fn a_copy_that_waits_beside_one_in_a_queue_that_is_held_apart_opens_the_gate() {
+        let (gates, [low, urgent]) = apart();
+        low.gate.word().set(2);
+        let keeps = low.launches.begin(Call::Copy);
+        let waits = urgent.launches.begin(Call::Copy);
+        until("no gate is opened", || low.gate.foreign_heartbeat().is_none());
+        drop((waits, keeps, gates));
     }
 
     #[test]

@@ -315,6 +315,34 @@ void frees_while_held() {
   device.counted(160);
 }
 
+// Copies into pageable memory, whose calls return when the copy is done: of a stream that is held,
+// and of one that runs meanwhile.
+void copies_while_held() {
+  constexpr size_t kBytes = size_t{1} << 20;
+  Device device;
+  Word memory = 0;
+  must("cuMemAlloc_v2", &memory, kBytes);
+  std::atomic<bool> is_over{false};
+  std::atomic<Word> launched{0};
+  auto work = [&](int priority, int kernels, Word cycles, auto more) {
+    device.use();
+    Handle stream = device.stream(priority);
+    std::vector<char> pageable(kBytes);
+    for (int round = 0; more(round); ++round) {
+      device.count(stream, kernels, cycles);
+      launched += kernels;
+      must("cuMemcpyDtoHAsync_v2", static_cast<void *>(pageable.data()), memory, kBytes, stream);
+      must("cuStreamSynchronize", stream);
+      std::this_thread::sleep_for(milliseconds(priority == 0 ? 0 : 2));
+    }
+  };
+  std::thread held([&] { work(0, 20, kMillisecond / 2, [&](int) { return !is_over.load(); }); });
+  work(-5, 10, kMillisecond / 10, [](int round) { return round < 100; });
+  is_over = true;
+  held.join();
+  device.counted(launched);
+}
+
 void out_of_memory() {
   Device device;
   Urgent urgent(device);
@@ -402,6 +430,7 @@ const std::map<std::string, std::function<void()>> kCases = {
     {"threads-end", threads_end},
     {"destroyed-context", destroyed_context},
     {"capture-beside", capture_beside},
+    {"copies-while-held", copies_while_held},
     {"frees-while-held", frees_while_held},
     {"out-of-memory", out_of_memory},
     {"trap", trap},
