@@ -56,6 +56,7 @@ def report(output, measured=(), **more):
     if ranked:
         line["p50_ms"] = round(ranked[len(ranked) // 2], 4)
         line["mean_ms"] = round(sum(ranked) / len(ranked), 4)
+        line["max_ms"] = round(ranked[-1], 4)
     print(json.dumps(line))
     sys.stdout.flush()
 

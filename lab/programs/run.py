@@ -4,13 +4,15 @@
                   [--cores 4,5] [PROGRAM ...]
 
 Each program prints a digest of its output and its times. With `--turns` both ways of a round are
-alive at once and take turns of ten requests or 0.1 s, so that a change of the machine meets both. With
+alive at once and take turns of ten requests or 0.1 s, so that a change of the machine meets both, and
+their main threads keep to the same processor, since processors differ. With
 `--cupti` each is run once more with CUPTI beside the interposer's own counts. A program may have
 arguments: "bert_threads.py --threads 6". Exits with 1 if a digest differs or a program fails.
 """
 
 import argparse
 import concurrent.futures
+import contextlib
 import json
 import os
 import pathlib
@@ -25,6 +27,8 @@ HERE = pathlib.Path(__file__).resolve().parent
 SHARED = {"beside.py", "common.py", "cupti.py", "hip_examples.py", "kills.py", "roles.py", "run.py",
           "shares.py", "soak.py", "test_multi_priority_bert.py", "test_xsched_integration.py",
           "triton_server.py", "try_works.py", "waves.py"}
+#: Programs whose requests start threads, which would all keep to the main thread's processor.
+SPREAD = {"bert_threads.py", "threads.py"}
 
 
 def arguments():
@@ -58,7 +62,17 @@ def start(command, **more):
     return program, asks[0], gets[1]
 
 
-def take_turns(commands, limit):
+def keep_to_one(programs):
+    """Has the main threads of programs keep to one processor, the same for all."""
+    processors = sorted(os.sched_getaffinity(0))
+    # The others are for what else the programs do.
+    if len(processors) >= 4:
+        for program in programs:
+            with contextlib.suppress(ProcessLookupError):
+                os.sched_setaffinity(program.pid, {processors[len(processors) // 2]})
+
+
+def take_turns(commands, limit, spread=False):
     """What two programs reported that were measured in turns."""
     both = [start(command, **more) for command, more in commands]
     killers = [threading.Timer(limit, program.kill) for program, _, _ in both]
@@ -68,6 +82,8 @@ def take_turns(commands, limit):
         killer.start()
     # Both ask before one begins.
     waiting = [one for one in both if os.read(one[1], 1)]
+    if not spread:
+        keep_to_one([program for program, _, _ in waiting])
     while waiting:
         for one in list(waiting):
             try:
@@ -102,7 +118,8 @@ def execute(command, limit, **more):
 def result(output, code):
     """What a program that ended reported."""
     stdout, stderr = output
-    said = [line for line in stderr.splitlines() if "xsched" in line.lower() or "holder:" in line]
+    kept = ("xsched", "holder:", " warn ", " error ")
+    said = [line for line in stderr.splitlines() if any(word in f" {line} ".lower() for word in kept)]
     lines = [line for line in stdout.splitlines() if line.startswith("{")]
     if code != 0 or not lines:
         return {"failed": f"exit {code}", "said": stderr[-1500:]}
@@ -126,7 +143,8 @@ def compare(name, given):
         variables = {"XSCHED_SHIM_COUNTS": counts, **preload}
         for _ in range(given.rounds):
             if given.turns:
-                pair = take_turns([(python, {}), ([*run, *python], variables)], given.limit)
+                commands = [(python, {}), ([*run, *python], variables)]
+                pair = take_turns(commands, given.limit, spread=name in SPREAD)
             else:
                 pair = [execute(python, given.limit), execute([*run, *python], given.limit, **variables)]
             plain.append(pair[0])

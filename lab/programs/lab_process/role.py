@@ -1,6 +1,7 @@
 """A role: a thread with a stream and a work, which makes requests as its load says."""
 
 import collections
+import os
 import queue
 import threading
 import time
@@ -74,8 +75,15 @@ class Role(Launcher):
         self.calls.put(None)
         self.thread.join(timeout=5)
 
+    def keep_to_processor(self):
+        """Has the thread keep to the processor that SPEC says, of those that the process has."""
+        if self.spec.processor is not None:
+            processors = sorted(os.sched_getaffinity(os.getpid()))
+            os.sched_setaffinity(0, {processors[self.spec.processor % len(processors)]})
+
     def phase(self, load, barrier, seconds):
         """Makes requests for that long, from when all roles have come to the barrier."""
+        self.keep_to_processor()
         numbers = loads.source(self.process.seed, self.spec.name, load.part)
         taken = Taken()
         with self.within():

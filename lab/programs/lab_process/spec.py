@@ -28,6 +28,8 @@ class Role:
     graph: bool = False
     priority: int = 0
     deadline_ms: float | None = None
+    #: The place of its thread's processor, in phases, among those of the process.
+    processor: int | None = None
     options: dict = dataclasses.field(default_factory=dict)
 
 
@@ -87,6 +89,7 @@ def _role(value, place):
         graph=_take(value, place, "graph", bool, False),
         priority=_take(value, place, "priority", int, 0),
         deadline_ms=deadline,
+        processor=_take(value, place, "processor", int),
         options=_take(value, place, "options", dict, {}),
     )
 

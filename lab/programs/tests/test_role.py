@@ -1,5 +1,6 @@
 """How a role makes requests, with a work that sleeps."""
 
+import os
 import threading
 import time
 import unittest
@@ -38,10 +39,10 @@ class Device:
 class Sleeper(Role):
     """A role whose requests take a while on the device, and no time of the host."""
 
-    def __init__(self):
+    def __init__(self, processor=None):
         process = spec.Spec("cpu", ())
         device = Device()
-        super().__init__(spec.Role("high", "bert-base"), process, device)
+        super().__init__(spec.Role("high", "bert-base", processor=processor), process, device)
         device.role, self.event = self, Sleeps(self)
         self.busy_until_s, self.flying, self.most = 0, 0, 0
 
@@ -86,6 +87,14 @@ class Loops(unittest.TestCase):
         self.assertEqual(self.role.flying, 0)
         self.assertGreaterEqual(len(self.taken.end_ns), 3)
         self.assertEqual(self.taken.begin_ns, sorted(self.taken.begin_ns))
+
+    def test_a_role_keeps_to_its_processor_and_no_other_thread_does(self):
+        role, own = Sleeper(processor=1), os.sched_getaffinity(0)
+        self.addCleanup(role.close)
+        role.begin(role.keep_to_processor)()
+        kept = role.begin(lambda: os.sched_getaffinity(0))()
+        self.assertEqual(kept, {sorted(own)[1 % len(own)]})
+        self.assertEqual(os.sched_getaffinity(0), own)
 
     def test_failures_reach_the_caller(self):
         def fails():

@@ -88,6 +88,9 @@ pub(crate) struct RoleSpec {
     /// A request should end within this time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) deadline_ms: Option<f64>,
+    /// The processor that its thread keeps to in phases: its place among those of the process.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) processor: Option<usize>,
     /// Further settings of the work.
     #[serde(default)]
     pub(crate) options: Map<String, Value>,

@@ -131,11 +131,19 @@ fn understand(document: &Value) -> Result<Progress, ProgramError> {
         samples: number("samples").map_or(0, |count| count as usize),
         mean_us: us("mean_ms"),
         p50_us: us("p50_ms"),
+        max_us: longest_us(row),
         ..Quantiles::default()
     };
     let digest = scheduled("digest").and_then(|value| Some(value.as_str()?.to_owned()));
     let (cdf_us, windows_percent) = (Vec::new(), Vec::new());
     Ok(Progress { latency, rate_per_s: 0.0, cdf_us, windows_percent, more, digest })
+}
+
+/// The longest request with XSched of all rounds.
+fn longest_us(row: &Value) -> f64 {
+    let runs = row.get("scheduled").and_then(Value::as_array).into_iter().flatten();
+    let longest = runs.filter_map(|run| run.get("max_ms")?.as_f64());
+    1e3 * longest.fold(0.0, f64::max)
 }
 
 /// The P50s without XSched and with it, round by round.

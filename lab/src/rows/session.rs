@@ -3,9 +3,11 @@
 use std::collections::BTreeMap;
 use std::env;
 use std::fs;
+use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::AtomicBool;
+use std::thread;
 use std::time::Duration;
 
 use super::measure::Phase;
@@ -13,7 +15,7 @@ use super::node::{Gpu, Node, has_daemon};
 use super::place;
 use super::plan::{CellPlan, Hal, ProcessPlan, Program, RolePlan, Way};
 use super::program::{ProgramError, Running, beside};
-use super::protocol::{Go, IMPORTED, LOADED, Load, Order, Ready, Spec, VERSION};
+use super::protocol::{Go, IMPORTED, LOADED, Load, Order, Ready, RoleSpec, Spec, VERSION};
 use crate::console::note;
 use crate::parent;
 
@@ -25,6 +27,8 @@ const AFTER: Duration = Duration::from_secs(60);
 const AFTER_HOST: Duration = Duration::from_secs(20);
 /// What random choices of programs follow from.
 const SEED: u64 = 1;
+/// So many processors are needed for a role to keep to one: what else a program does has others.
+const PROCESSORS: usize = 4;
 
 /// How programs are started.
 #[derive(Clone, Debug)]
@@ -100,15 +104,18 @@ impl<'s> Starter<'s> {
     }
 
     /// What a program is to be.
-    fn spec(&self, process: &ProcessPlan, way: Way) -> Spec {
+    fn spec(&self, process: &ProcessPlan, cell: &CellPlan) -> Spec {
+        let processors = thread::available_parallelism().map_or(1, NonZero::get);
+        let mut roles: Vec<RoleSpec> = process.roles.iter().map(|role| role.spec.clone()).collect();
+        roles.iter_mut().for_each(|role| role.processor = processor(cell, processors));
         Spec {
             version: VERSION,
             device: self.hal.name().to_owned(),
             seed: SEED,
             quick: self.quick,
             steps: self.steps,
-            way: way.name().to_owned(),
-            roles: process.roles.iter().map(|role| role.spec.clone()).collect(),
+            way: cell.way.name().to_owned(),
+            roles,
         }
     }
 
@@ -191,7 +198,7 @@ impl<'a> Prepared<'a> {
     fn start(&mut self, number: usize) -> Result<(), ProgramError> {
         let Some(process) = self.cell.processes.get(number) else { return Ok(()) };
         let spec = self.node.file(&format!("{number}.json"));
-        let text = serde_json::to_string(&self.starter.spec(process, self.cell.way));
+        let text = serde_json::to_string(&self.starter.spec(process, &self.cell));
         let text = text.map_err(|error| ProgramError::Failed(error.to_string()))?;
         let written = fs::write(&spec, text);
         written.map_err(|source| ProgramError::File { place: spec.clone(), source })?;
@@ -353,6 +360,12 @@ pub(super) fn merge(
     Ok(())
 }
 
+/// The processor that a role keeps to where roles only work alone, in turns with those of another
+/// way: the same for both, since how fast one is depends on what else is on its core.
+fn processor(cell: &CellPlan, of: usize) -> Option<usize> {
+    (!cell.has_beside && of >= PROCESSORS).then_some(of / 2)
+}
+
 /// Whether a process has a role with a work that no process before it has.
 fn has_new_works(processes: &[ProcessPlan], number: usize) -> bool {
     let (before, own) = processes.split_at(number);
@@ -388,7 +401,7 @@ fn scheduling(hal: Hal, cell: &CellPlan, process: &ProcessPlan) -> BTreeMap<Stri
 #[cfg(test)]
 mod tests {
     use super::super::plan::LoadPlan;
-    use super::super::protocol::{Profile, RoleSpec};
+    use super::super::protocol::Profile;
     use super::*;
 
     fn process(name: &str) -> ProcessPlan {
@@ -398,6 +411,14 @@ mod tests {
             roles: vec![RolePlan { spec, load, load_alone: None }],
             ..ProcessPlan::default()
         }
+    }
+
+    #[test]
+    fn roles_keep_to_a_processor_where_none_is_beside_another_one() {
+        let mut cell = CellPlan::default();
+        assert_eq!([2, 4, 16].map(|of| processor(&cell, of)), [None, Some(2), Some(8)]);
+        cell.has_beside = true;
+        assert_eq!(processor(&cell, 16), None);
     }
 
     #[test]
