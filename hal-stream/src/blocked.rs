@@ -110,7 +110,7 @@ impl LaunchWatch {
 impl<W: Word> Found<W> {
     /// The calls for which all gates have to be opened. A copy of pageable memory waits for its
     /// stream, which may be held, or just have much to do; where that keeps others, their launches
-    /// and the probe are blocked too. Only copies may be kept by what a driver has for copies alone.
+    /// and the probe are blocked too. Copies alone may be kept by what a driver has for copies.
     pub(crate) fn stuck(mut self, members: &[Arc<Member<W>>]) -> Vec<LongLaunch<W>> {
         if self.blocked.iter().any(|launch| !launch.copies()) {
             return self.blocked;
