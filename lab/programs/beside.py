@@ -6,11 +6,11 @@
 
 A request is a BERT-base of 384 tokens every 20 ms, eager or as a CUDA graph. Beside it runs the
 training of BERT-large, a GEMM of 8192³ again and again, or inference in batches of 64, eager or as
-a CUDA graph (`graph`). Both are
-started by `xsched run`, the one with `--class interactive`, the other with `--class batch`, and
-know nothing of it. Prints the P50 and P99 of requests alone, and beside in each of the ways, over
-the P50 and the P99 alone, and the background's rate over its rate alone. With `mps` both are
-clients of an MPS server of their own. `xsched` may have keys of the policy, as in the daemon's file:
+a CUDA graph (`graph`). Both are started by `xsched run`, the one with `--class interactive`, the
+other with `--class batch`, and know nothing of it. Their main threads keep to a processor each.
+Prints the P50 and P99 of requests alone, and beside in each of the ways, over the P50 and the P99
+alone, and the background's rate over its rate alone. With `mps` both are clients of an MPS server
+of their own. `xsched` may have keys of the policy, as in the daemon's file:
 `xsched:fill_pauses=false`.
 """
 
@@ -24,13 +24,13 @@ import tempfile
 import threading
 import time
 
+import common
+
 HERE = pathlib.Path(__file__).resolve()
 EVERY_NS = 20_000_000
 
 
 def urgent(mode, seconds):
-    import common
-
     torch = common.torch_of()
     model, tokens = common.bert(torch)
     with torch.inference_mode():
@@ -51,8 +51,6 @@ def urgent(mode, seconds):
 
 
 def background(kind):
-    import common
-
     torch = common.torch_of()
     if kind == "gemm":
         torch.backends.cuda.matmul.allow_tf32 = True
@@ -112,6 +110,7 @@ class Role:
         said = self.program.stdout.readline()
         if said != "ready\n":
             raise SystemExit(f"{role} did not begin: {said!r}")
+        common.keep_to_processor(self.program, 0 if role == "urgent" else 1)
 
     def end(self):
         self.program.kill()

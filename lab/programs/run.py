@@ -12,7 +12,6 @@ arguments: "bert_threads.py --threads 6". Exits with 1 if a digest differs or a 
 
 import argparse
 import concurrent.futures
-import contextlib
 import json
 import os
 import pathlib
@@ -22,6 +21,8 @@ import sys
 import tempfile
 import threading
 import time
+
+import common
 
 HERE = pathlib.Path(__file__).resolve().parent
 SHARED = {"beside.py", "common.py", "cupti.py", "hip_examples.py", "kills.py", "roles.py", "run.py",
@@ -62,16 +63,6 @@ def start(command, **more):
     return program, asks[0], gets[1]
 
 
-def keep_to_one(programs):
-    """Has the main threads of programs keep to one processor, the same for all."""
-    processors = sorted(os.sched_getaffinity(0))
-    # The others are for what else the programs do.
-    if len(processors) >= 4:
-        for program in programs:
-            with contextlib.suppress(ProcessLookupError):
-                os.sched_setaffinity(program.pid, {processors[len(processors) // 2]})
-
-
 def take_turns(commands, limit, spread=False):
     """What two programs reported that were measured in turns."""
     both = [start(command, **more) for command, more in commands]
@@ -82,8 +73,8 @@ def take_turns(commands, limit, spread=False):
         killer.start()
     # Both ask before one begins.
     waiting = [one for one in both if os.read(one[1], 1)]
-    if not spread:
-        keep_to_one([program for program, _, _ in waiting])
+    for program, _, _ in waiting if not spread else ():
+        common.keep_to_processor(program)
     while waiting:
         for one in list(waiting):
             try:
