@@ -271,6 +271,28 @@ mod tests {
     }
 
     #[test]
+    fn the_next_work_of_one_that_others_are_held_for_is_waited_for_awake() {
+        let mut here = here("hpf");
+        here.take(Op::Spin(Duration::from_ms(20)));
+        let high = join(&mut here, 1, 1, (5, None));
+        let low = join(&mut here, 2, 2, (0, None));
+        let round = |here: &mut Here, pause_ms: u64| {
+            for (work, passed_ms) in [(0, 1), (1, pause_ms), (0, 5)] {
+                high.header(2).store(work, Ordering::SeqCst);
+                here.turn(passed_ms * 1_000_000, &[1]);
+            }
+            here.driver.spin.until().since(here.now).as_ns() / 1_000_000
+        };
+        here.turn(0, &[1, 2]);
+        assert_eq!(round(&mut here, 50), 500);
+        assert_eq!(round(&mut here, 600), 20, "its pauses are long");
+        assert_eq!(round(&mut here, 50), 500);
+        low.header(2).store(0, Ordering::SeqCst);
+        here.turn(700_000_000, &[2]);
+        assert_eq!(round(&mut here, 50), 20, "others have no work");
+    }
+
+    #[test]
     fn one_that_nothing_hangs_on_does_not_wake_the_daemon_while_it_runs() {
         let mut here = with_turns();
         let high = join(&mut here, 1, 1, (5, None));
@@ -286,7 +308,7 @@ mod tests {
         here.turn(2_000_000, &[2]);
         assert!(!wakes(&high) && !wakes(&low));
         assert!(here.driver.left(here.now) <= std::time::Duration::from_millis(2));
-        let spins = here.driver.spin_until;
+        let spins = here.driver.spin.until();
         for page in [&low, &high] {
             set_work(page, 0);
             here.turn(2_000_000, &[]);
@@ -296,7 +318,7 @@ mod tests {
             here.turn(100_000, &[1, 2]);
             assert!(!wakes(page) && here.has_looked(1) && here.has_looked(2));
         }
-        assert_eq!(here.driver.spin_until, spins, "it is not waited for");
+        assert_eq!(here.driver.spin.until(), spins, "it is not waited for");
         here.take(Op::FillPauses(false));
         here.turn(0, &[]);
         assert!(wakes(&high) && wakes(&low), "the administrator does not want it");

@@ -8,6 +8,7 @@ mod gang;
 mod here;
 mod op;
 mod record;
+mod spin;
 mod status;
 mod tenancy;
 mod unit;
@@ -45,6 +46,7 @@ pub(crate) use here::Here;
 pub(crate) use op::{Change, Known, Op, Waker, hints, new_eventfd};
 use record::Recording;
 pub(crate) use record::Tape;
+use spin::Spin;
 pub(crate) use status::Part;
 pub(crate) use tenancy::By;
 pub(crate) use unit::Client;
@@ -55,9 +57,6 @@ use units::Units;
 const UNITS_MAX: usize = 8_192;
 /// Pages that a process may have for one GPU: gates for some 4,000 streams.
 const PAGES_MAX: usize = 64;
-/// For how long after the last event the thread looks again at once, while processes share a GPU,
-/// at most and unless events come often.
-const SPIN: Span = Span::from_us(200);
 /// Processes that do not wake the thread while they run are looked at this often.
 const QUIET: Span = Span::from_ms(2);
 /// Events that are taken at a time.
@@ -85,13 +84,9 @@ pub(crate) struct Driver {
     renewed: Instant,
     /// When all processes were looked at.
     looked: Instant,
-    /// For how long the thread looks again at once after an event, if the one before was no longer
-    /// ago.
-    spin: Span,
+    spin: Spin,
     /// Processes may count as bound by their hosts.
     fills_pauses: bool,
-    rung: Instant,
-    spin_until: Instant,
     /// When those that do not wake the thread while they run were looked at.
     looked_at_quiet: Instant,
     /// Processes without work whose gates may not be as they should be.
@@ -132,10 +127,8 @@ impl Driver {
             counted: Instant::ZERO,
             renewed: Instant::ZERO,
             looked: Instant::ZERO,
-            spin: SPIN,
+            spin: Spin::default(),
             fills_pauses: true,
-            rung: Instant::ZERO,
-            spin_until: Instant::ZERO,
             looked_at_quiet: Instant::ZERO,
             late: VecDeque::new(),
             policy: name,
@@ -156,8 +149,8 @@ impl Driver {
     }
 
     /// For how long the thread looks for events again at once after one, at most.
-    pub(crate) const fn set_spin(&mut self, spin: Span) {
-        self.spin = spin;
+    pub(crate) fn set_spin(&mut self, spin: Span) {
+        self.spin.set_most(spin);
     }
 
     /// Passes hints on to the policy.
@@ -405,12 +398,16 @@ impl Driver {
         for id in rung {
             let Some(client) = self.clients.get(id) else { continue };
             let keys = client.units.clone();
+            let had_work = self.has_work(&keys);
             keys.iter().for_each(|key| self.look_at(*key, now));
             if self.has_quiet() && keys.iter().all(|key| self.can_wait(*key)) {
                 continue;
             }
-            let is_often = now.since(std::mem::replace(&mut self.rung, now)) <= self.spin;
-            self.spin_until = now + if is_often { self.spin } else { self.spin.min(SPIN) };
+            self.spin.note(now);
+            let has_work = self.has_work(&keys);
+            if has_work != had_work && self.comes_first(&keys) {
+                self.spin.note_first(now, has_work);
+            }
         }
         if rung.is_empty() && now.since(self.looked).as_ns() >= IDLE.as_nanos() as u64 {
             self.look_at_all(now);
@@ -431,6 +428,16 @@ impl Driver {
     /// Whether it is looked which processes are bound by their hosts.
     fn spares_for_pauses(&self) -> bool {
         self.fills_pauses && self.machine.policy().spares_the_highest()
+    }
+
+    fn has_work(&self, keys: &[u32]) -> bool {
+        keys.iter().any(|key| self.units.get(*key).is_some_and(Unit::is_loaded))
+    }
+
+    /// Whether others are held for a process on one of its GPUs, and some others have work.
+    fn comes_first(&self, keys: &[u32]) -> bool {
+        keys.iter().any(|key| self.units.get(*key).is_some_and(Unit::comes_first))
+            && self.units.loaded().any(|unit| !keys.contains(&unit.key()))
     }
 
     fn can_wait(&self, key: u32) -> bool {
@@ -525,7 +532,7 @@ impl Driver {
         let left = if self.late.is_empty() { self.left(now) } else { Duration::ZERO };
         let due = now + Span::from_ns(left.as_nanos() as u64);
         let mut now = now;
-        while !self.take_events(rung) && now < due.min(self.spin_until) {
+        while !self.take_events(rung) && now < due.min(self.spin.until()) {
             // The one that is to ring may wait for this processor.
             std::thread::yield_now();
             now = self.now();

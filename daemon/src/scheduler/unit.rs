@@ -249,6 +249,11 @@ impl Unit {
         (self.is_host_bound() || self.is_last) && !self.may_be_held() && !self.is_in_gang
     }
 
+    /// Whether it has the highest priority on its GPU, alone, and others are held for it.
+    pub(crate) const fn comes_first(&self) -> bool {
+        matches!(self.others, Others::Behind)
+    }
+
     /// Whether it is looked at instead of waking the daemon.
     pub(crate) const fn is_quiet(&self) -> bool {
         matches!(self.heard, Heard::Soon)
