@@ -18,9 +18,9 @@ pub(crate) struct Spin {
     until: Instant,
     /// When the last event was.
     event: Instant,
-    /// When the work ended of a process that others are held for; `None` while it has some.
+    /// When work last ended of a process that others are held for, on any GPU.
     ended: Option<Instant>,
-    /// Its last pause.
+    /// How long that was ago when such work last began.
     pause: Option<Span>,
 }
 
@@ -46,7 +46,7 @@ impl Spin {
     /// A process that others with work are held for has work from now on, or none.
     pub(crate) fn note_first(&mut self, now: Instant, has_work: bool) {
         if has_work {
-            self.pause = self.ended.take().map(|ended| now.since(ended));
+            self.pause = self.ended.map(|ended| now.since(ended));
             return;
         }
         self.ended = Some(now);
@@ -84,6 +84,17 @@ mod tests {
         spin.set_most(Span::ZERO);
         spin.note(at(125));
         assert_eq!(spin.until(), at(125));
+    }
+
+    #[test]
+    fn it_waits_for_several_on_gpus_of_their_own() {
+        let mut spin = Spin::default();
+        spin.set_most(Span::from_ms(20));
+        // One ends, the other one begins, so does the first, and both end.
+        for (ms, has_work) in [(100, false), (110, true), (120, true), (130, false), (140, false)] {
+            spin.note_first(at(ms), has_work);
+        }
+        assert_eq!(spin.until(), at(140) + LONG);
     }
 
     #[test]
