@@ -32,6 +32,14 @@ pub struct CudaApi {
     about: About,
     mem_ops: bool,
     kernels: Kernels,
+    connections: usize,
+}
+
+/// Connections of a process to a device: 1 to 32, and 8 by default, as the CUDA C++ Programming
+/// Guide says of `CUDA_DEVICE_MAX_CONNECTIONS`.
+fn connections_of(text: Option<&str>) -> usize {
+    let asked = text.and_then(|text| text.trim().parse::<usize>().ok());
+    asked.filter(|asked| *asked > 0).map_or(8, |asked| asked.min(32))
 }
 
 /// The driver's version: 1,000 times the major and 10 times the minor number of CUDA, as in 12,080.
@@ -188,7 +196,9 @@ impl CudaApi {
         let mem_ops = attribute(table, ATTRIBUTE_MEM_OPS, device)? != 0;
         let kernels = Kernels::load(table)?;
         drop(entered);
-        Ok(Self { table, device, context, primary, about, mem_ops, kernels })
+        let connections = std::env::var("CUDA_DEVICE_MAX_CONNECTIONS");
+        let connections = connections_of(connections.ok().as_deref());
+        Ok(Self { table, device, context, primary, about, mem_ops, kernels, connections })
     }
 
     /// The driver's functions.
@@ -329,6 +339,10 @@ impl StreamApi for CudaApi {
         }
         let blocking = flags & STREAM_NON_BLOCKING == 0;
         Ok(StreamKind { legacy_default: false, blocking, own_ring: None })
+    }
+
+    fn connections(&self) -> Option<usize> {
+        Some(self.connections)
     }
 
     fn create_event(&self) -> Result<CuEvent, CudaError> {
@@ -525,5 +539,16 @@ impl CudaApi {
         // SAFETY: it writes an answer to where it is asked to.
         let ask = |pointer| unsafe { (self.table.host_device_pointer)(pointer, memory, 0) };
         written(self.table, "cuMemHostGetDevicePointer", 0, ask)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::connections_of;
+
+    #[test]
+    fn there_are_eight_connections_unless_the_environment_says_how_many() {
+        let texts = [None, Some("32"), Some(" 1 "), Some("64"), Some("0"), Some("many")];
+        assert_eq!(texts.map(connections_of), [8, 32, 1, 32, 8, 8]);
     }
 }

@@ -155,6 +155,13 @@ pub trait StreamApi: Debug + Send + Sync + 'static {
         None
     }
 
+    /// How many connections to the device streams take one of when they get work, and share where
+    /// there are fewer than streams with work. `None` where that is not how they find their
+    /// hardware queues.
+    fn connections(&self) -> Option<usize> {
+        None
+    }
+
     /// Makes an event that takes the time when it completes.
     ///
     /// # Errors

@@ -36,6 +36,17 @@ impl<A: StreamApi> Clone for StreamDevice<A> {
     }
 }
 
+/// The registry of a device's gates, with its watch.
+fn start<A: StreamApi>(
+    api: &A,
+    config: &StreamDeviceConfig,
+) -> Result<Arc<GateRegistry<Option<FlagWord>>>, StreamError<A::Error>> {
+    // One is left for streams without a queue.
+    let most = api.connections().map_or(usize::MAX, |connections| connections.saturating_sub(1));
+    let gates = GateRegistry::limited(config.blocked_after, config.hold_lease, most);
+    gates.start().map_err(StreamError::Thread)
+}
+
 impl<A: StreamApi> StreamDevice<A> {
     /// Opens a device. Whether gates hold its streams is tested when the first one is wanted, or
     /// [`StreamDevice::level`] or [`StreamDevice::no_gate`] asks, which takes some milliseconds of
@@ -44,8 +55,7 @@ impl<A: StreamApi> StreamDevice<A> {
     /// # Errors
     /// [`StreamError::Thread`] if the system refuses a thread.
     pub fn new(api: A, config: StreamDeviceConfig) -> Result<Self, StreamError<A::Error>> {
-        let gates = GateRegistry::start(config.blocked_after, config.hold_lease)
-            .map_err(StreamError::Thread)?;
+        let gates = start(&api, &config)?;
         Ok(Self { inner: Arc::new(Inner::new(api, gates, Arc::default(), config, None)) })
     }
 
@@ -61,8 +71,7 @@ impl<A: StreamApi> StreamDevice<A> {
         config: StreamDeviceConfig,
         source: Arc<dyn PageSource>,
     ) -> Result<Self, StreamError<A::Error>> {
-        let gates = GateRegistry::start(config.blocked_after, config.hold_lease)
-            .map_err(StreamError::Thread)?;
+        let gates = start(&api, &config)?;
         let inner = Inner::new(api, gates, Arc::default(), config, Some(source));
         Ok(Self { inner: Arc::new(inner) })
     }
@@ -89,6 +98,13 @@ impl<A: StreamApi> StreamDevice<A> {
         let (gates, occupancy) = (Arc::clone(gates), Arc::clone(occupancy));
         let inner = Inner::new(api, gates, occupancy, *config, source.clone());
         Self { inner: Arc::new(inner) }
+    }
+
+    /// Says that one of its streams is about to wait for another one on the device, which it does
+    /// not know of otherwise: that takes one of the device's
+    /// [connections](StreamApi::connections).
+    pub fn note_wait(&self) {
+        self.inner.gates.note_wait();
     }
 
     /// What the driver says about the device.

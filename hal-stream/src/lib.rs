@@ -37,6 +37,7 @@ mod blocked;
 mod clock;
 mod command;
 mod config;
+mod connections;
 mod device;
 mod error;
 mod flags;

@@ -63,14 +63,16 @@ pub(crate) struct Member<W> {
     pub(crate) ties: Ties,
     /// 1 if the scheduler holds the queue.
     wish: AtomicU64,
-    /// Commands launched, or about to be, and commands seen to have retired, if it has ties. These
-    /// and the wish change with the registry locked.
+    /// Commands launched, or about to be, and commands seen to have retired. These change with the
+    /// registry locked if it has ties or is counted; the wish always does where it is looked at.
     launched: AtomicU64,
     retired: AtomicU64,
     /// One past the last command, of those that go into other rings as well.
     spread: AtomicU64,
     /// The same of those that go into queues of copy engines.
     copied: AtomicU64,
+    /// How [`Connections`](crate::connections::Connections) counts it.
+    counted: AtomicU64,
 }
 
 /// What a queue has on the device.
@@ -97,10 +99,12 @@ impl<W: Word> Member<W> {
             retired: AtomicU64::new(0),
             spread: AtomicU64::new(0),
             copied: AtomicU64::new(0),
+            counted: AtomicU64::new(0),
         }
     }
 
-    /// Whether the scheduler holds the queue, as far as it has ties.
+    /// Whether the scheduler holds the queue, as far as it has ties or the device has
+    /// [`Connections`](crate::connections::Connections).
     pub(crate) fn is_wished(&self) -> bool {
         self.wish.load(Ordering::Relaxed) != 0
     }
@@ -164,9 +168,19 @@ impl<W: Word> Member<W> {
         self.retired.store(retired, Ordering::Relaxed);
     }
 
+    pub(crate) fn counted(&self) -> u64 {
+        self.counted.load(Ordering::Relaxed)
+    }
+
+    /// It counts so from now on.
+    pub(crate) fn count_as(&self, counted: u64) {
+        self.counted.store(counted, Ordering::Relaxed);
+    }
+
     /// Whether its gate is open though the scheduler holds it, and for how long is not known: it
     /// stays open, or it would stop others.
     pub(crate) fn is_left_open(&self) -> bool {
-        self.gate.stays_open() || self.ties.are_any() && !self.gate.is_held()
+        let may_be_left = self.ties.are_any() || self.is_wished();
+        self.gate.stays_open() || may_be_left && !self.gate.is_held()
     }
 }

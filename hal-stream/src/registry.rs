@@ -6,6 +6,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::blocked::{LaunchWatch, LongLaunch, list};
+use crate::connections::Connections;
 use crate::gate::Gate;
 use crate::launches::Call;
 use crate::member::Member;
@@ -31,6 +32,10 @@ pub(crate) struct GateRegistry<W> {
     pub(crate) queue_held: Condvar,
     /// Queues that are held.
     pub(crate) held: AtomicU64,
+    /// 1 from when on queues are counted by [`Connections`].
+    pub(crate) counts: AtomicU64,
+    /// Connections of the device may be too few.
+    pub(crate) is_limited: bool,
     /// How often the watch has forced gates open.
     forced: AtomicU64,
     /// Launches that only waited for a processor when they would have counted as blocked.
@@ -46,6 +51,9 @@ pub(crate) struct GateRegistry<W> {
 pub(crate) struct Members<W> {
     pub(crate) list: Vec<Weak<Member<W>>>,
     pub(crate) forced_open: u32,
+    pub(crate) connections: Connections,
+    /// Queues that the scheduler holds, as far as that is noted.
+    pub(crate) wished: usize,
     /// How many such calls have ended.
     ended: u64,
 }
@@ -57,12 +65,29 @@ impl<W> Members<W> {
 }
 
 impl<W: Word + 'static> GateRegistry<W> {
-    /// A registry without a watch.
+    /// The same for a device on which none do.
+    #[cfg(test)]
     pub(crate) fn new(blocked_after: Duration, lease: Duration) -> Self {
+        Self::limited(blocked_after, lease, usize::MAX)
+    }
+
+    /// A registry without a watch, for a device on which so many queues with work share no
+    /// connection.
+    pub(crate) fn limited(blocked_after: Duration, lease: Duration, most: usize) -> Self {
+        let connections = Connections::new(most);
+        let is_limited = connections.are_limited();
         Self {
-            members: Mutex::new(Members { list: Vec::new(), forced_open: 0, ended: 0 }),
+            members: Mutex::new(Members {
+                list: Vec::new(),
+                forced_open: 0,
+                connections,
+                wished: 0,
+                ended: 0,
+            }),
             queue_held: Condvar::new(),
             held: AtomicU64::new(0),
+            counts: AtomicU64::new(0),
+            is_limited,
             forced: AtomicU64::new(0),
             spared: AtomicU64::new(0),
             blocked_after,
@@ -70,18 +95,14 @@ impl<W: Word + 'static> GateRegistry<W> {
         }
     }
 
-    /// A registry whose watch runs until the registry is dropped.
-    pub(crate) fn start(blocked_after: Duration, lease: Duration) -> std::io::Result<Arc<Self>> {
-        Self::start_with(blocked_after, lease, System)
+    /// Has a watch run until the registry is dropped.
+    pub(crate) fn start(self) -> std::io::Result<Arc<Self>> {
+        self.start_with(System)
     }
 
-    /// A registry whose watch has another view of threads.
-    fn start_with(
-        blocked_after: Duration,
-        lease: Duration,
-        threads: impl Threads + Send + 'static,
-    ) -> std::io::Result<Arc<Self>> {
-        let gates = Arc::new(Self::new(blocked_after, lease));
+    /// The same with a watch that has another view of threads.
+    fn start_with(self, threads: impl Threads + Send + 'static) -> std::io::Result<Arc<Self>> {
+        let gates = Arc::new(self);
         let weak = Arc::downgrade(&gates);
         thread::Builder::new()
             .name("xsched-gates".to_owned())
@@ -154,7 +175,10 @@ impl<W: Word + 'static> GateRegistry<W> {
     /// queues with work where that of others waits.
     pub(crate) fn all_open(&self) -> bool {
         let members = lock(&self.members);
-        members.forced_open > 0 || Self::are_awaited(&members) || Self::are_beyond(&members)
+        members.forced_open > 0
+            || Self::are_awaited(&members)
+            || Self::are_beyond(&members)
+            || Self::are_kept(&members)
     }
 
     /// Whether another process holds all gates of this one.
@@ -193,6 +217,26 @@ impl<W: Word + 'static> GateRegistry<W> {
         while blocked.iter().any(LongLaunch::is_under_way) {
             thread::sleep(BLOCKED_POLL_DELAY);
         }
+    }
+
+    /// Has all gates open while queues that another process holds apart may be in front of others
+    /// in the connections that they share. `are_open`: they are, as it found when it looked last.
+    fn let_share(&self, are_open: &mut bool) {
+        let members = lock(&self.members);
+        let is_kept = |member: Arc<Member<W>>| {
+            // What is held has work while the gates are open as well.
+            member.is_busy() && (*are_open || member.gate.foreign_heartbeat().is_none())
+        };
+        let opens = members.connections.are_shared()
+            && (*are_open || Self::is_partly_held(members.all()))
+            && members.all().any(is_kept);
+        drop(members);
+        if opens && !*are_open {
+            std::mem::forget(self.open_all());
+        } else if !opens && *are_open {
+            drop(GatesOpen { gates: self, closed: 0 });
+        }
+        *are_open = opens;
     }
 
     fn all(&self) -> Vec<Arc<Member<W>>> {
@@ -246,8 +290,10 @@ impl<W: Word + 'static> Drop for GatesOpen<'_, W> {
 /// Looks for blocked launches while a gate is closed, until the registry is dropped.
 fn watch<W: Word + 'static>(gates: &Weak<GateRegistry<W>>, threads: &impl Threads) {
     let (mut launches, mut leases) = (LaunchWatch::default(), LeaseWatch::default());
+    let mut are_let_share = false;
     while let Some(gates) = gates.upgrade() {
         gates.end_overdue_holds(&mut leases, Instant::now());
+        gates.let_share(&mut are_let_share);
         if !gates.wait_for_hold() {
             launches = LaunchWatch::default();
             continue;
@@ -349,6 +395,7 @@ mod tests {
     use super::*;
     use crate::blocked::{COPY_MAX, STARVED_MAX};
     use crate::flags::FlagWord;
+    use crate::reach::Reach;
     use crate::thread_state::{Reading, State};
 
     const BLOCKED_AFTER: Duration = Duration::from_millis(2);
@@ -360,7 +407,7 @@ mod tests {
     fn watched(
         threads: impl Threads + Send + 'static,
     ) -> (Arc<GateRegistry<Unshared>>, Arc<Member<Unshared>>) {
-        let gates = GateRegistry::start_with(BLOCKED_AFTER, Duration::MAX, threads);
+        let gates = GateRegistry::new(BLOCKED_AFTER, Duration::MAX).start_with(threads);
         let gates = gates.expect("a thread for the watch");
         let member = Arc::new(Member::new(None, "7".to_owned()));
         gates.add(&member);
@@ -435,8 +482,13 @@ mod tests {
 
     /// Two queues that another process holds apart, and the watch.
     fn apart() -> (Arc<GateRegistry<InPage>>, [Arc<Member<InPage>>; 2]) {
+        apart_on(usize::MAX)
+    }
+
+    /// The same on a device on which so many queues with work share no connection.
+    fn apart_on(most: usize) -> (Arc<GateRegistry<InPage>>, [Arc<Member<InPage>>; 2]) {
         let sleeps = Some(Reading { state: State::Sleeps, waited_ns: 0 });
-        let gates = GateRegistry::start_with(BLOCKED_AFTER, Duration::MAX, sleeps);
+        let gates = GateRegistry::limited(BLOCKED_AFTER, Duration::MAX, most).start_with(sleeps);
         let gates = gates.expect("a watch");
         let members = [0; 2].map(|_| {
             let word = InPage { is_alone: true, ..InPage::default() };
@@ -457,6 +509,19 @@ mod tests {
         urgent.gate.word().set(2);
         assert_eq!(gates.open_all().closed, 0);
         assert!(low.gate.foreign_heartbeat().is_some(), "it is held as the whole process is");
+    }
+
+    #[test]
+    fn a_queue_that_is_held_apart_goes_on_while_one_that_goes_on_may_share_its_connection() {
+        let (gates, [low, urgent]) = apart_on(1);
+        gates.begin(&low, 1, Reach::Ring);
+        low.gate.word().set(2);
+        thread::sleep(BLOCKED_AFTER * 50);
+        assert_eq!(low.gate.foreign_heartbeat(), Some(7));
+        gates.begin(&urgent, 1, Reach::Ring);
+        until("no gate is opened", || low.gate.foreign_heartbeat().is_none());
+        gates.end(&urgent, 1);
+        until("the call does not end", || lock(&gates.members).forced_open == 0);
     }
 
     #[test]
@@ -531,7 +596,7 @@ mod tests {
     fn a_launch_of_a_unit_that_is_held_opens_no_gate_before_the_lease_ends() {
         let lease = Duration::from_millis(300);
         let sleeps = Some(Reading { state: State::Sleeps, waited_ns: 0 });
-        let gates = GateRegistry::start_with(BLOCKED_AFTER, lease, sleeps).expect("a watch");
+        let gates = GateRegistry::new(BLOCKED_AFTER, lease).start_with(sleeps).expect("a watch");
         let member = Arc::new(Member::new(InPage::default(), String::new()));
         gates.add(&member);
         member.gate.word().set(2);

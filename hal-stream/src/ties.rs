@@ -10,6 +10,9 @@
 //! it counts as being in all rings that are shared. Copies go into the queues of copy engines,
 //! where they wait for what is in front of them in their stream, a gate among it, and those of
 //! other streams behind them: so a queue with copies on the device is held with all that have some.
+//!
+//! Where streams take connections as they get work, all of them count as sharing one while there
+//! are too few: see [`connections`](crate::connections).
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -28,6 +31,12 @@ impl<W: Word + 'static> GateRegistry<W> {
         members.list.retain(|member| member.strong_count() > 0);
         (0..members.forced_open).for_each(|_| _ = member.gate.force_open(false));
         members.list.push(Arc::downgrade(member));
+        let queues = members.list.len();
+        if members.connections.begin(queues) {
+            self.counts.store(1, Ordering::Relaxed);
+            let all: Vec<_> = members.all().collect();
+            all.iter().for_each(|member| members.connections.note(member));
+        }
         self.settle(&members);
     }
 
@@ -36,15 +45,22 @@ impl<W: Word + 'static> GateRegistry<W> {
         self.set_held(member, false);
         let mut members = lock(&self.members);
         members.list.retain(|other| !std::ptr::eq(other.as_ptr(), member));
+        members.connections.forget(member);
         self.settle(&members);
     }
 
     /// Says whether a queue is held.
     pub(crate) fn set_held(&self, member: &Member<W>, held: bool) {
-        if member.ties.are_any() {
-            let members = lock(&self.members);
+        if member.ties.are_any() || self.is_limited {
+            let mut members = lock(&self.members);
+            members.wished -= usize::from(member.is_wished());
+            members.wished += usize::from(held);
             member.wish(held);
-            self.settle(&members);
+            if self.is_tied(member) {
+                self.settle(&members);
+            } else if self.changes(&member.gate, held) {
+                self.queue_held.notify_all();
+            }
         } else if self.changes(&member.gate, held) {
             // With the lock, so that a watch that is about to wait is notified too.
             drop(lock(&self.members));
@@ -74,15 +90,32 @@ impl<W: Word + 'static> GateRegistry<W> {
     }
 
     fn note(&self, member: &Member<W>, note: impl FnOnce(&Member<W>)) {
-        if !member.ties.are_any() {
+        if !self.is_tied(member) {
+            note(member);
             return;
         }
-        let members = lock(&self.members);
-        let before = member.load();
+        let mut members = lock(&self.members);
+        let (before, were_shared) = (member.load(), members.connections.are_shared());
         note(member);
-        if member.load() != before {
+        members.connections.note(member);
+        let share = were_shared || members.connections.are_shared();
+        let matters = member.ties.are_any() || share && members.wished > 0;
+        if matters && member.load() != before {
             self.settle(&members);
         }
+    }
+
+    /// A stream of the device is about to wait for what another one has not done yet.
+    pub(crate) fn note_wait(&self) {
+        let mut members = lock(&self.members);
+        if members.connections.wait() {
+            self.settle(&members);
+        }
+    }
+
+    /// Whether more than the scheduler's wish for the queue says whether its gate is closed.
+    fn is_tied(&self, member: &Member<W>) -> bool {
+        member.ties.are_any() || self.counts.load(Ordering::Relaxed) != 0
     }
 
     /// Sets whether a gate is held. True if it is the first.
@@ -112,18 +145,29 @@ impl<W: Word + 'static> GateRegistry<W> {
         members.all().any(is_one)
     }
 
+    /// Whether queues are held whose gates would stop others that go on, as connections are shared.
+    pub(crate) fn are_kept(members: &Members<W>) -> bool {
+        let goes_on = |member: Arc<Member<W>>| {
+            member.is_busy() && (!member.is_wished() || member.gate.stays_open())
+        };
+        members.connections.are_shared()
+            && members.all().any(|member| member.is_wished())
+            && members.all().any(goes_on)
+    }
+
     /// Closes the gates that stop nothing but what is held, and opens the others.
     pub(crate) fn settle(&self, members: &Members<W>) {
-        let all: Vec<_> = members.all().filter(|member| member.ties.are_any()).collect();
+        let all: Vec<_> = members.all().filter(|member| self.is_tied(member)).collect();
         let is_legacy_busy = all.iter().any(|member| member.ties.is_legacy && member.is_busy());
         let is_let_go = |member: &Member<W>| {
             let is_awaited = member.ties.is_blocking && is_legacy_busy;
             !member.is_wished() || member.gate.stays_open() || is_awaited
         };
-        let stops_others = |member: &Member<W>| {
-            let goes_on = |other: &Member<W>| other.is_busy() && is_let_go(other);
-            all.iter().any(|other| member.stops(other) && goes_on(other))
-        };
+        let goes_on = |member: &&Arc<Member<W>>| member.is_busy() && is_let_go(member);
+        let going: Vec<_> = all.iter().filter(goes_on).collect();
+        let share = members.connections.are_shared();
+        let stops = |one: &Member<W>, other: &Member<W>| share || one.stops(other);
+        let stops_others = |member: &Member<W>| going.iter().any(|other| stops(member, other));
         let mut is_first = false;
         for member in &all {
             let held = !is_let_go(member) && !stops_others(member);
@@ -297,6 +341,62 @@ mod tests {
         let never = HeldRing::default();
         never.watch(&Arc::new(Member::tied(unknown, None, String::new())));
         assert_eq!(never.is_held(), None);
+    }
+
+    #[test]
+    fn with_fewer_connections_than_busy_queues_none_is_closed_in_front_of_one_that_goes_on() {
+        let gates = GateRegistry::limited(Duration::from_millis(2), Duration::MAX, 2);
+        let member = || Arc::new(Member::<Unshared>::new(None, String::new()));
+        let members: Queues = (0..4).map(|_| member()).collect();
+        members[..2].iter().for_each(|member| gates.add(member));
+        busy(&gates, &members[0], true);
+        gates.set_held(&members[0], true);
+        members[2..].iter().for_each(|member| gates.add(member));
+        assert_eq!(closed(&members), [true, false, false, false], "held before there were more");
+        busy(&gates, &members[1], true);
+        assert_eq!(closed(&members), [true, false, false, false], "each has its own");
+        assert!(!gates.all_open());
+        busy(&gates, &members[2], true);
+        assert_eq!(closed(&members), [false; 4], "it may share that of the first");
+        assert!(members[0].is_left_open() && gates.all_open());
+        gates.set_held(&members[1], true);
+        assert_eq!(closed(&members), [false; 4]);
+        busy(&gates, &members[1], false);
+        assert_eq!(closed(&members), [false; 4], "it goes on to share it");
+        gates.set_held(&members[2], true);
+        assert_eq!(closed(&members), [true, true, true, false], "nothing goes on");
+        busy(&gates, &members[3], true);
+        assert_eq!(closed(&members), [false; 4]);
+        gates.remove(&members[2]);
+        assert_eq!(closed(&members), [false; 4], "the last one may share that of the first");
+        busy(&gates, &members[3], false);
+        assert_eq!(closed(&members), [true, true, false, false]);
+        begin(&gates, &members[1], 2);
+        begin(&gates, &members[3], 2);
+        assert_eq!(closed(&members), [false; 4]);
+        gates.end(&members[3], 2);
+        assert_eq!(closed(&members), [true, true, false, false]);
+    }
+
+    #[test]
+    fn streams_that_wait_for_each_other_share_connections_if_there_are_fewer_of_them_than_queues() {
+        let gates = GateRegistry::limited(Duration::from_millis(2), Duration::MAX, 3);
+        let member = || Arc::new(Member::<Unshared>::new(None, String::new()));
+        let members: Queues = (0..4).map(|_| member()).collect();
+        members[..3].iter().for_each(|member| gates.add(member));
+        gates.note_wait();
+        busy(&gates, &members[0], true);
+        busy(&gates, &members[1], true);
+        gates.set_held(&members[0], true);
+        assert_eq!(closed(&members), [true, false, false, false], "there are enough for all");
+        gates.add(&members[3]);
+        assert_eq!(closed(&members), [false; 4]);
+        busy(&gates, &members[1], false);
+        assert_eq!(closed(&members), [true, false, false, false]);
+        busy(&gates, &members[3], true);
+        assert_eq!(closed(&members), [false; 4]);
+        gates.remove(&members[3]);
+        assert_eq!(closed(&members), [true, false, false, false]);
     }
 
     #[test]

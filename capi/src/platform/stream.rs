@@ -558,6 +558,7 @@ impl<A: Vendor> Hardware for StreamHardware<A> {
     }
 
     fn note_awaited(&self) -> bool {
+        self.pair.below.note_wait();
         self.unit().as_ref().is_some_and(StreamUnit::note_awaited)
     }
 

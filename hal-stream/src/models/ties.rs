@@ -16,7 +16,13 @@ const IN_RING: Ties = Ties { ring: Ring::Shared(1), ..Ties::NONE };
 type Two = (Arc<GateRegistry<Flag>>, [Arc<Member<Flag>>; 2], Flag);
 
 fn two(ties: [Ties; 2]) -> Two {
-    let gates = Arc::new(GateRegistry::new(Duration::from_micros(200), Duration::MAX));
+    two_with(usize::MAX, ties)
+}
+
+/// The same on a device on which so many queues with work share no connection.
+fn two_with(most: usize, ties: [Ties; 2]) -> Two {
+    let gates = GateRegistry::limited(Duration::from_micros(200), Duration::MAX, most);
+    let gates = Arc::new(gates);
     let word = flag();
     let words = [Arc::clone(&word), flag()];
     let [first, second] = [0, 1].map(|at| {
@@ -30,7 +36,10 @@ fn two(ties: [Ties; 2]) -> Two {
 
 /// A stream launches, and is done with it, while another one becomes held.
 fn launch_beside_a_hold(ties: [Ties; 2], reach: Reach) {
-    let (gates, [held, other], word) = two(ties);
+    hold_beside_a_launch(two(ties), reach);
+}
+
+fn hold_beside_a_launch((gates, [held, other], word): Two, reach: Reach) {
     gates.begin(&held, 1, reach);
     let launcher = {
         let (gates, other, word) = (Arc::clone(&gates), Arc::clone(&other), Arc::clone(&word));
@@ -69,6 +78,14 @@ fn a_copy_beside_a_hold() {
     let own = Ties { may_spread: true, ..Ties::NONE };
     explore("ties::a_copy_beside_a_hold", 6, move || {
         launch_beside_a_hold([own; 2], Reach::Copies);
+    });
+}
+
+/// What may share a connection with a stream that is held has an open gate in front of it.
+#[test]
+fn more_streams_than_connections() {
+    explore("ties::more_streams_than_connections", 6, || {
+        hold_beside_a_launch(two_with(1, [Ties::NONE; 2]), Reach::Ring);
     });
 }
 

@@ -141,6 +141,14 @@ fn a_stream_of_another_priority_tells_them_apart() {
 }
 
 #[test]
+fn a_stream_in_the_connection_of_one_that_is_held_goes_on() {
+    let mut command = scheduled("neighbours");
+    command.env("XSCHED_AUTO_XQUEUE_LEVEL", "2").env("XSCHED_POLICY", "hpf");
+    command.env("CUDA_DEVICE_MAX_CONNECTIONS", "2");
+    says(&mut command);
+}
+
+#[test]
 fn what_the_program_has_waited_for_is_known_to_have_run() {
     let counts = counts_apart("waited");
     assert_eq!(counts["scheduled"]["cuLaunchKernel"], json!(601));

@@ -25,20 +25,21 @@ pub(crate) struct Context {
     engine: Mutex<Option<&'static Device>>,
 }
 
-/// How many connections streams share, if that is set.
-static CONNECTIONS: LazyLock<Option<usize>> = LazyLock::new(|| {
-    let text = env::var("CUDA_DEVICE_MAX_CONNECTIONS").ok()?;
-    Some(text.trim().parse::<usize>().ok()?.clamp(1, 32))
+/// How many connections streams take.
+static CONNECTIONS: LazyLock<usize> = LazyLock::new(|| {
+    let text = env::var("CUDA_DEVICE_MAX_CONNECTIONS").ok();
+    let asked = text.and_then(|text| text.trim().parse::<usize>().ok());
+    asked.map_or(8, |asked| asked.clamp(1, 32))
 });
 
 /// Where a stream's commands go.
-pub(crate) fn place() -> Place {
-    if CONNECTIONS.is_some() { Place::Shared } else { Place::Own }
+pub(crate) const fn place() -> Place {
+    Place::Connection
 }
 
 fn start(device: u32) -> &'static Device {
     // Never given back: handles and threads may refer to it for as long as they like.
-    Box::leak(Box::new(Device::new(device, CONNECTIONS.unwrap_or(1), |_, _| Ok(None))))
+    Box::leak(Box::new(Device::new(device, *CONNECTIONS, |_, _| Ok(None))))
 }
 
 impl Context {

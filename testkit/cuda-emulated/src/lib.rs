@@ -6,8 +6,9 @@
 //! memory are those of `xsched-emulated-device`. It keeps to what the real driver promises where a
 //! scheduler or an interposer could notice:
 //!
-//! * Each stream runs its commands in order, on a thread. With `CUDA_DEVICE_MAX_CONNECTIONS` set,
-//!   streams of the same priority share so many threads, which are strictly in order.
+//! * Each stream runs its commands in order, on a thread of which there are as many as
+//!   `CUDA_DEVICE_MAX_CONNECTIONS` says, or 8. A stream that gets work takes one that no other
+//!   stream has work on; if there is none, it shares one until its work is done.
 //! * The legacy default stream of a context and its blocking streams wait for each other. The
 //!   functions that end in `_ptsz` and `_ptds` take the null stream for the thread's own default
 //!   stream.

@@ -44,6 +44,9 @@ pub enum Place {
     Own,
     /// One of those that all streams share that are alike urgent.
     Shared,
+    /// Whenever it gets work, one of the device's that no other stream has work in, or else the one
+    /// with the least.
+    Connection,
 }
 
 /// A device, or what is one to its streams. One that is made is never given back.
@@ -57,6 +60,8 @@ pub struct Device {
     error: AtomicU32,
     /// The rings that streams share, for each priority.
     shared: Mutex<[Vec<Shared>; 3]>,
+    /// The rings that streams take as they get work.
+    connections: Mutex<Vec<Arc<Ring>>>,
     /// All streams but the default one.
     streams: Mutex<Vec<Arc<Stream>>>,
     default: Mutex<Option<Arc<Stream>>>,
@@ -106,6 +111,7 @@ impl Device {
             make_leave,
             error: AtomicU32::new(SUCCESS),
             shared: Mutex::default(),
+            connections: Mutex::default(),
             streams: Mutex::default(),
             default: Mutex::default(),
             cooperative: Mutex::default(),
@@ -198,9 +204,11 @@ impl Device {
         let ring = match place {
             Place::Shared => self.shared_ring(priority.clamp(PRIORITIES.1, PRIORITIES.0))?,
             Place::Own => Ring::start(self)?,
+            Place::Connection => self.connection()?,
         };
         let mut stream = Stream::new(self, ring, flags, priority);
         stream.has_own_ring = place == Place::Own;
+        stream.takes_connections = place == Place::Connection;
         let stream = Arc::new(stream);
         lock(&self.streams).push(Arc::clone(&stream));
         Ok(stream)
@@ -211,7 +219,7 @@ impl Device {
         stream.is_closed.store(true, Ordering::Release);
         let mut shared = lock(&self.shared);
         for (ring, users) in shared.iter_mut().flatten() {
-            *users -= usize::from(Arc::ptr_eq(ring, stream.ring()));
+            *users -= usize::from(Arc::ptr_eq(ring, &stream.ring()));
         }
         drop(shared);
         self.prune();
@@ -237,6 +245,7 @@ impl Device {
         let (default, cooperative) = (lock(&self.default).take(), lock(&self.cooperative).take());
         drop((streams, default, cooperative));
         *lock(&self.shared) = Default::default();
+        lock(&self.connections).clear();
     }
 
     /// The captures that its streams take part in, or only its blocking ones.
@@ -260,6 +269,20 @@ impl Device {
         let (ring, users) = least.ok_or(crate::code::OUT_OF_MEMORY)?;
         *users += 1;
         Ok(Arc::clone(ring))
+    }
+
+    /// The ring for a stream that gets work.
+    pub(crate) fn connection(&'static self) -> Answer<Arc<Ring>> {
+        let mut rings = lock(&self.connections);
+        let least = rings.iter().min_by_key(|ring| ring.load()).cloned();
+        match least {
+            Some(ring) if ring.load() == 0 || rings.len() >= self.rings => Ok(ring),
+            _ => {
+                let ring = Ring::start(self)?;
+                rings.push(Arc::clone(&ring));
+                Ok(ring)
+            }
+        }
     }
 
     /// What a stream's next command has to wait for in other streams.

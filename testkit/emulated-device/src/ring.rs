@@ -90,6 +90,12 @@ impl Ring {
         Ok(Arc::new(Self { entries, leave }))
     }
 
+    /// How many commands are in it.
+    pub(crate) fn load(&self) -> usize {
+        let state = self.entries.lock();
+        state.items.len() + state.busy
+    }
+
     /// Appends a command; blocks while `depth` are in the ring.
     pub(crate) fn push(&self, item: Item, depth: usize) {
         slices::call();

@@ -44,10 +44,12 @@ pub struct Stream {
     pub is_default: bool,
     /// No other stream is in its ring, ever.
     pub has_own_ring: bool,
+    /// It takes a connection whenever it gets work.
+    pub(crate) takes_connections: bool,
     /// What it answers for its capture, instead of the truth, if not 0.
     pub pretended: AtomicU32,
     part: Mutex<Option<Part>>,
-    ring: Arc<Ring>,
+    ring: Mutex<Arc<Ring>>,
     /// One launches at a time, so that numbers are in the order of the ring.
     launching: Mutex<()>,
     launched: AtomicU64,
@@ -65,9 +67,10 @@ impl Stream {
             priority,
             is_default: false,
             has_own_ring: false,
+            takes_connections: false,
             pretended: AtomicU32::new(0),
             part: Mutex::default(),
-            ring,
+            ring: Mutex::new(ring),
             launching: Mutex::new(()),
             launched: AtomicU64::new(0),
             done: AtomicU64::new(0),
@@ -87,8 +90,8 @@ impl Stream {
         self.flags & NON_BLOCKING == 0
     }
 
-    pub(crate) const fn ring(&self) -> &Arc<Ring> {
-        &self.ring
+    pub(crate) fn ring(&self) -> Arc<Ring> {
+        Arc::clone(&self.ring.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// How many commands were launched.
@@ -161,7 +164,12 @@ impl Stream {
         after.extend(self.device.before(self));
         let number = self.launched() + 1;
         let item = Item { stream: Arc::clone(self), number, after, work };
-        self.ring.push(item, self.device.depth());
+        if self.takes_connections && self.done() == self.launched() {
+            // What it had has run, so that its commands stay in order.
+            let connection = self.device.connection()?;
+            *self.ring.lock().unwrap_or_else(PoisonError::into_inner) = connection;
+        }
+        self.ring().push(item, self.device.depth());
         // Only now: other streams wait for all up to this, maybe in the same ring.
         self.launched.store(number, Ordering::Release);
         Ok(number)

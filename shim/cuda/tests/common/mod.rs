@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 /// Variables of this machine that must not matter.
-const VARIABLES: [&str; 11] = [
+const VARIABLES: [&str; 12] = [
+    "CUDA_DEVICE_MAX_CONNECTIONS",
     "LD_PRELOAD",
     "LD_LIBRARY_PATH",
     "XSCHED_CUDA_DRIVER",

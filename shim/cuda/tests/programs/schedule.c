@@ -303,12 +303,48 @@ static void beside_default(void) {
 
 static void priorities(void) { fill_by((int[]){0, -1, 0}); }
 
+// With two connections, one of the streams that the urgent one waits for is in that of the first
+// one, behind a gate that closes for the urgent one.
+static void neighbours(void) {
+  enum { LOW = 6 };
+  static const char *const CODE = ".version 7.0\n.target sm_70\n.visible .entry xs_next\n";
+  handle module, next, event, streams[LOW + 1];
+  OK(((int (*)(handle *, const void *))find("cuModuleLoadData"))(&module, CODE));
+  OK(((int (*)(handle *, handle, const char *))find("cuModuleGetFunction"))(&next, module, "xs_next"));
+  int (*create)(handle *, unsigned, int) = find("cuStreamCreateWithPriority");
+  int (*make)(handle *, unsigned) = find("cuEventCreate");
+  int (*record)(handle, handle) = find("cuEventRecord");
+  int (*await)(handle, handle, unsigned) = find("cuStreamWaitEvent");
+  int (*query)(handle) = find("cuStreamQuery");
+  pointer at = words(), own = words();
+  for (int s = 0; s <= LOW; s++) {
+    OK(create(&streams[s], 1, s < LOW ? 0 : -1));
+    OK(fill_with(streams[s], at, s));
+    OK(stream_synchronize(streams[s]));
+  }
+  uint64_t ns = 50000000, number = 0;
+  void *parameters[] = {&ns, &own, &number};
+  OK(launch_kernel(next, 1, 1, 1, 1, 1, 1, 0, streams[0], parameters, NULL));
+  OK(fill_with(streams[0], at, 7));
+  for (int s = 1; s < LOW; s++) {
+    OK(fill_with(streams[s], at, 8));
+    OK(make(&event, 2));
+    OK(record(event, streams[s]));
+    OK(await(streams[LOW], event, 0));
+  }
+  OK(fill_with(streams[LOW], at, 9));
+  for (int ms = 0; ms < 20000 && query(streams[LOW]); ms++) usleep(1000);
+  OK(query(streams[LOW]));
+  OK(synchronize());
+}
+
 int main(int count, char **words) {
   static const mode MODES[] = {{"streams", streams}, {"captured", captured}, {"beside", beside},
                {"blocking", blocking}, {"joined", joined},
                {"short_lived", short_lived}, {"reset", reset}, {"threads", threads},
                {"copies", copies}, {"held", held}, {"waited", waited},
                {"calls", calls}, {"unasked", unasked}, {"alike", alike},
-               {"beside_default", beside_default}, {"priorities", priorities}};
+               {"beside_default", beside_default}, {"priorities", priorities},
+               {"neighbours", neighbours}};
   return run_mode(MODES, sizeof MODES / sizeof *MODES, count, words);
 }
