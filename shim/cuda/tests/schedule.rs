@@ -142,10 +142,12 @@ fn a_stream_of_another_priority_tells_them_apart() {
 
 #[test]
 fn a_stream_in_the_connection_of_one_that_is_held_goes_on() {
-    let mut command = scheduled("neighbours");
-    command.env("XSCHED_AUTO_XQUEUE_LEVEL", "2").env("XSCHED_POLICY", "hpf");
-    command.env("CUDA_DEVICE_MAX_CONNECTIONS", "2");
-    says(&mut command);
+    for (mode, connections) in [("neighbours", "2"), ("waiters", "4")] {
+        let mut command = scheduled(mode);
+        command.env("XSCHED_AUTO_XQUEUE_LEVEL", "2").env("XSCHED_POLICY", "hpf");
+        command.env("CUDA_DEVICE_MAX_CONNECTIONS", connections);
+        says(&mut command);
+    }
 }
 
 #[test]

@@ -303,39 +303,78 @@ static void beside_default(void) {
 
 static void priorities(void) { fill_by((int[]){0, -1, 0}); }
 
-// With two connections, one of the streams that the urgent one waits for is in that of the first
-// one, behind a gate that closes for the urgent one.
-static void neighbours(void) {
-  enum { LOW = 6 };
+static handle next_kernel;
+static int (*record)(handle, handle), (*await)(handle, handle, unsigned);
+
+// The first `low` of so many streams have the priority 0, and the others are urgent.
+static void open_streams(handle *streams, int low, int all, pointer at) {
   static const char *const CODE = ".version 7.0\n.target sm_70\n.visible .entry xs_next\n";
-  handle module, next, event, streams[LOW + 1];
+  handle module;
   OK(((int (*)(handle *, const void *))find("cuModuleLoadData"))(&module, CODE));
-  OK(((int (*)(handle *, handle, const char *))find("cuModuleGetFunction"))(&next, module, "xs_next"));
+  OK(((int (*)(handle *, handle, const char *))find("cuModuleGetFunction"))(&next_kernel, module,
+                                                                            "xs_next"));
+  record = find("cuEventRecord");
+  await = find("cuStreamWaitEvent");
   int (*create)(handle *, unsigned, int) = find("cuStreamCreateWithPriority");
-  int (*make)(handle *, unsigned) = find("cuEventCreate");
-  int (*record)(handle, handle) = find("cuEventRecord");
-  int (*await)(handle, handle, unsigned) = find("cuStreamWaitEvent");
-  int (*query)(handle) = find("cuStreamQuery");
-  pointer at = words(), own = words();
-  for (int s = 0; s <= LOW; s++) {
-    OK(create(&streams[s], 1, s < LOW ? 0 : -1));
+  for (int s = 0; s < all; s++) {
+    OK(create(&streams[s], 1, s < low ? 0 : -1));
     OK(fill_with(streams[s], at, s));
     OK(stream_synchronize(streams[s]));
   }
-  uint64_t ns = 50000000, number = 0;
+}
+
+static void spin_in(handle stream, uint64_t ms) {
+  uint64_t ns = ms * 1000000, number = 0;
+  pointer own = words();
   void *parameters[] = {&ns, &own, &number};
-  OK(launch_kernel(next, 1, 1, 1, 1, 1, 1, 0, streams[0], parameters, NULL));
-  OK(fill_with(streams[0], at, 7));
-  for (int s = 1; s < LOW; s++) {
-    OK(fill_with(streams[s], at, 8));
-    OK(make(&event, 2));
-    OK(record(event, streams[s]));
-    OK(await(streams[LOW], event, 0));
-  }
-  OK(fill_with(streams[LOW], at, 9));
-  for (int ms = 0; ms < 20000 && query(streams[LOW]); ms++) usleep(1000);
-  OK(query(streams[LOW]));
+  OK(launch_kernel(next_kernel, 1, 1, 1, 1, 1, 1, 0, stream, parameters, NULL));
+}
+
+static handle event_in(handle stream) {
+  handle event;
+  OK(((int (*)(handle *, unsigned))find("cuEventCreate"))(&event, 2));
+  OK(record(event, stream));
+  return event;
+}
+
+// A wait in the driver would be seen to take long.
+static void ends(handle stream) {
+  int (*query)(handle) = find("cuStreamQuery");
+  for (int ms = 0; ms < 20000 && query(stream); ms++) usleep(1000);
+  OK(query(stream));
   OK(synchronize());
+}
+
+// With two connections, one of the streams that the urgent one waits for is in that of the first
+// one, behind a gate that closes for the urgent one.
+static void neighbours(void) {
+  handle streams[7];
+  pointer at = words();
+  open_streams(streams, 6, 7, at);
+  spin_in(streams[0], 50);
+  OK(fill_with(streams[0], at, 7));
+  for (int s = 1; s < 6; s++) {
+    OK(fill_with(streams[s], at, 8));
+    OK(await(streams[6], event_in(streams[s]), 0));
+  }
+  OK(fill_with(streams[6], at, 9));
+  ends(streams[6]);
+}
+
+// With four connections, two of them taken by streams that wait for an urgent one, a second urgent
+// one is in that of the first stream, behind a gate that closes for it.
+static void waiters(void) {
+  enum { MANY = 40 };
+  handle streams[5];
+  pointer at = words();
+  open_streams(streams, 3, 5, at);
+  spin_in(streams[0], 20);
+  OK(fill_with(streams[0], at, 7));
+  spin_in(streams[3], 50);
+  for (int n = 0; n < MANY; n++)
+    for (int s = 1; s < 3; s++) OK(await(streams[s], event_in(streams[3]), 0));
+  OK(fill_with(streams[4], at, 9));
+  ends(streams[4]);
 }
 
 int main(int count, char **words) {
@@ -345,6 +384,6 @@ int main(int count, char **words) {
                {"copies", copies}, {"held", held}, {"waited", waited},
                {"calls", calls}, {"unasked", unasked}, {"alike", alike},
                {"beside_default", beside_default}, {"priorities", priorities},
-               {"neighbours", neighbours}};
+               {"neighbours", neighbours}, {"waiters", waiters}};
   return run_mode(MODES, sizeof MODES / sizeof *MODES, count, words);
 }
