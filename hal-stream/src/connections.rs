@@ -18,11 +18,12 @@ const IDLE: u64 = 0;
 const BUSY: u64 = 1;
 const SHARES: u64 = 2;
 
-/// The queues of a device that have work, for as long as there are more queues than connections.
+/// The queues of a device that have work, from when on there are more queues than connections.
 #[derive(Debug)]
 pub(crate) struct Connections {
     /// So many queues with work share none.
     most: usize,
+    queues: usize,
     counts: bool,
     /// Streams wait for each other on the device.
     waits: bool,
@@ -33,7 +34,7 @@ pub(crate) struct Connections {
 impl Connections {
     /// Those of a device on which so many queues with work share none.
     pub(crate) const fn new(most: usize) -> Self {
-        Self { most, counts: false, waits: false, busy: 0, sharing: 0 }
+        Self { most, queues: 0, counts: false, waits: false, busy: 0, sharing: 0 }
     }
 
     /// Whether there may ever be too few.
@@ -42,7 +43,8 @@ impl Connections {
     }
 
     /// There are so many queues now. Whether that makes them be counted from now on.
-    pub(crate) const fn begin(&mut self, queues: usize) -> bool {
+    pub(crate) const fn resize(&mut self, queues: usize) -> bool {
+        self.queues = queues;
         let begins = !self.counts && queues > self.most;
         self.counts |= begins;
         begins
@@ -50,7 +52,7 @@ impl Connections {
 
     /// Whether a queue with work may share one.
     pub(crate) const fn are_shared(&self) -> bool {
-        self.sharing > 0 || self.waits && self.counts
+        self.sharing > 0 || self.waits && self.queues > self.most
     }
 
     /// A stream waits for another one on the device. Whether that is new.

@@ -32,7 +32,7 @@ impl<W: Word + 'static> GateRegistry<W> {
         (0..members.forced_open).for_each(|_| _ = member.gate.force_open(false));
         members.list.push(Arc::downgrade(member));
         let queues = members.list.len();
-        if members.connections.begin(queues) {
+        if members.connections.resize(queues) {
             self.counts.store(1, Ordering::Relaxed);
             let all: Vec<_> = members.all().collect();
             all.iter().for_each(|member| members.connections.note(member));
@@ -46,6 +46,8 @@ impl<W: Word + 'static> GateRegistry<W> {
         let mut members = lock(&self.members);
         members.list.retain(|other| !std::ptr::eq(other.as_ptr(), member));
         members.connections.forget(member);
+        let queues = members.list.len();
+        members.connections.resize(queues);
         self.settle(&members);
     }
 
@@ -396,7 +398,8 @@ mod tests {
         busy(&gates, &members[3], true);
         assert_eq!(closed(&members), [false; 4]);
         gates.remove(&members[3]);
-        assert_eq!(closed(&members), [true, false, false, false]);
+        begin(&gates, &members[1], 2);
+        assert_eq!(closed(&members), [true, false, false, false], "there are enough again");
     }
 
     #[test]
