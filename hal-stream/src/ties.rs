@@ -58,7 +58,7 @@ impl<W: Word + 'static> GateRegistry<W> {
             members.wished -= usize::from(member.is_wished());
             members.wished += usize::from(held);
             member.wish(held);
-            if self.is_tied(member) {
+            if member.ties.are_any() || members.connections.are_shared() {
                 self.settle(&members);
             } else if self.changes(&member.gate, held) {
                 self.queue_held.notify_all();
