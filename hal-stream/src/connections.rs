@@ -24,7 +24,6 @@ pub(crate) struct Connections {
     /// So many queues with work share none.
     most: usize,
     queues: usize,
-    counts: bool,
     /// Streams wait for each other on the device.
     waits: bool,
     busy: usize,
@@ -34,7 +33,7 @@ pub(crate) struct Connections {
 impl Connections {
     /// Those of a device on which so many queues with work share none.
     pub(crate) const fn new(most: usize) -> Self {
-        Self { most, queues: 0, counts: false, waits: false, busy: 0, sharing: 0 }
+        Self { most, queues: 0, waits: false, busy: 0, sharing: 0 }
     }
 
     /// Whether there may ever be too few.
@@ -42,17 +41,19 @@ impl Connections {
         self.most < usize::MAX
     }
 
-    /// There are so many queues now. Whether that makes them be counted from now on.
+    /// There are so many queues now. Whether there may be too few connections for them.
     pub(crate) const fn resize(&mut self, queues: usize) -> bool {
         self.queues = queues;
-        let begins = !self.counts && queues > self.most;
-        self.counts |= begins;
-        begins
+        self.are_too_few()
+    }
+
+    const fn are_too_few(&self) -> bool {
+        self.queues > self.most
     }
 
     /// Whether a queue with work may share one.
     pub(crate) const fn are_shared(&self) -> bool {
-        self.sharing > 0 || self.waits && self.queues > self.most
+        self.sharing > 0 || self.waits && self.are_too_few()
     }
 
     /// A stream waits for another one on the device. Whether that is new.
@@ -65,7 +66,6 @@ impl Connections {
     /// Whether a queue has work may have changed.
     pub(crate) fn note<W: Word>(&mut self, member: &Member<W>) {
         match (member.counted(), member.is_busy()) {
-            _ if !self.counts => {}
             (IDLE, true) => {
                 self.busy += 1;
                 let shares = self.busy > self.most;

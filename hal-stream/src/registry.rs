@@ -175,10 +175,7 @@ impl<W: Word + 'static> GateRegistry<W> {
     /// queues with work where that of others waits.
     pub(crate) fn all_open(&self) -> bool {
         let members = lock(&self.members);
-        members.forced_open > 0
-            || Self::are_awaited(&members)
-            || Self::are_beyond(&members)
-            || Self::are_kept(&members)
+        members.forced_open > 0 || Self::are_awaited(&members) || Self::are_beyond(&members)
     }
 
     /// Whether another process holds all gates of this one.
@@ -232,6 +229,7 @@ impl<W: Word + 'static> GateRegistry<W> {
             && members.all().any(is_kept);
         drop(members);
         if opens && !*are_open {
+            // They stay so until a later look.
             std::mem::forget(self.open_all());
         } else if !opens && *are_open {
             drop(GatesOpen { gates: self, closed: 0 });

@@ -29,7 +29,7 @@ pub(crate) struct Context {
 static CONNECTIONS: LazyLock<usize> = LazyLock::new(|| {
     let text = env::var("CUDA_DEVICE_MAX_CONNECTIONS").ok();
     let asked = text.and_then(|text| text.trim().parse::<usize>().ok());
-    asked.map_or(8, |asked| asked.clamp(1, 32))
+    asked.filter(|asked| *asked > 0).map_or(8, |asked| asked.min(32))
 });
 
 /// Where a stream's commands go.
