@@ -85,6 +85,32 @@ fn streams_may_end() {
     }
 }
 
+/// How many XQueues the streams of the program had.
+fn xqueues_of(counts: &Value) -> u64 {
+    let levels = counts["streams"].as_array().into_iter().flatten();
+    levels.filter_map(|level| level["streams"].as_u64()).sum()
+}
+
+#[test]
+fn a_stream_like_another_gets_its_xqueue_once_streams_are_told_apart() {
+    // 200 streams, one after the other, and the default stream.
+    assert_eq!(xqueues_of(&counts_apart("short_lived")), 201);
+    // That of the first one, which comes before the default stream's.
+    assert_eq!(xqueues_of(&counts_of("short_lived")), 2);
+    // Four, then one that tells them apart, and the default stream.
+    let late = counts("late", &mut scheduled("late"));
+    assert_eq!(late["alone"], json!({ "cuLaunchKernel": 5 }));
+    assert_eq!(late["scheduled"], late["launches"]);
+    assert_eq!(xqueues_of(&late), 6);
+}
+
+#[test]
+fn streams_like_one_that_ends_get_xqueues() {
+    let counts = counts_of("left");
+    assert_eq!(xqueues_of(&counts), 2);
+    assert_eq!(counts["alone"], counts["launches"]);
+}
+
 #[test]
 fn a_primary_context_may_be_reset() {
     for counts in in_both_ways("reset") {
@@ -167,9 +193,9 @@ fn a_held_queue_holds_a_launch() {
 
 #[test]
 fn why_streams_are_not_at_level_2_is_said_once() {
-    let output = says(
-        scheduled("short_lived").env("XSCHED_AUTO_XQUEUE_LEVEL", "2").env("XLOG_LEVEL", "INFO"),
-    );
+    let mut command = scheduled("short_lived");
+    command.env("XSCHED_AUTO_XQUEUE_LEVEL", "2").env("XSCHED_AUTO_XQUEUE_UNIT", "streams");
+    let output = says(command.env("XLOG_LEVEL", "INFO"));
     let said = String::from_utf8_lossy(&output.stderr);
     for why in ["it is the legacy default stream", "the legacy default stream waits for it"] {
         assert_eq!(said.matches(why).count(), 1, "{said}");

@@ -29,7 +29,7 @@ use crate::environment::variable;
 use crate::errors::{self, Kept};
 use crate::kind::{Kind, Reach};
 use crate::preempt::{ERROR_HARDWARE, ERROR_NOT_FOUND, Functions, SUCCESS, XResult};
-use crate::streams::{self, Key};
+use crate::streams::{self, Key, When};
 use crate::{Address, Code, captures, counts, driver};
 
 const VARIABLE: &str = "XSCHED_AUTO_XQUEUE";
@@ -216,7 +216,7 @@ pub fn are_apart() -> bool {
 
 /// How a launch is made.
 enum Way {
-    /// At once: its stream has an XQueue, and nothing tells the streams apart.
+    /// At once: its stream has an XQueue or gets one later, and nothing tells the streams apart.
     Alone,
     /// At once, and not scheduled.
     Past,
@@ -225,7 +225,8 @@ enum Way {
 }
 
 fn way(stream: Stream) -> Way {
-    if is_alone(stream) { Way::Alone } else { queued(stream).unwrap_or(Way::Past) }
+    let queued = || queued(stream, When::Needed).unwrap_or(Way::Past);
+    if is_alone(stream) { Way::Alone } else { queued() }
 }
 
 /// Whether a launch may be made at once, by what is known without a call of the driver but for the
@@ -239,7 +240,7 @@ fn is_alone(stream: Stream) -> bool {
 }
 
 /// How a launch is made that [`is_alone`] does not know; `None` is past.
-fn queued(stream: Stream) -> Option<Way> {
+fn queued(stream: Stream, when: When) -> Option<Way> {
     if stream == Stream::Elsewhere {
         return None;
     }
@@ -248,9 +249,10 @@ fn queued(stream: Stream) -> Option<Way> {
     if is_captured(stream) {
         return None;
     }
-    let xq = streams::queue(functions, key(stream)?, stream)?;
+    let xq = streams::queue(functions, key(stream)?, (stream, when))?;
     // After the queue was made, which may have told the streams apart.
-    Some(if functions.are_apart() { Way::Queue(functions, xq, inside) } else { Way::Alone })
+    let is_queued = xq != 0 && functions.are_apart();
+    Some(if is_queued { Way::Queue(functions, xq, inside) } else { Way::Alone })
 }
 
 /// Why a launch goes past. A stream that is not being captured goes past as well if it would get
@@ -288,7 +290,7 @@ pub fn announce() {
 pub fn hardware_queue(handle: Address) -> u64 {
     let stream = Stream::of(handle, Stream::Legacy);
     let known = || streams::hardware_queue(key(stream)?);
-    known().or_else(|| queued(stream).and_then(|_| known())).unwrap_or_default()
+    known().or_else(|| queued(stream, When::Now).and_then(|_| known())).unwrap_or_default()
 }
 
 /// Makes a call that stays in order with the launches of the legacy default stream, where that
@@ -297,7 +299,7 @@ pub fn in_legacy(real: impl FnOnce() -> Code) -> Code {
     if !are_apart() {
         return real();
     }
-    match queued(Stream::Legacy) {
+    match queued(Stream::Legacy, When::Needed) {
         Some(Way::Queue(functions, xq, _inside)) => {
             tracked(None, functions, (xq, Kind::new(0)), |_| real())
         }

@@ -1,4 +1,8 @@
 //! The streams that have XQueues.
+//!
+//! A stream gets its XQueue when something is launched into it: at once, or, while nothing tells
+//! the streams of the process apart and an alike stream has one, later. A program may make a
+//! stream for each of its requests, and an XQueue takes longer than a small one of those.
 
 use std::cell::Cell;
 use std::ffi::c_int;
@@ -8,6 +12,7 @@ use std::sync::{Mutex, PoisonError, RwLock};
 use hashbrown::HashMap;
 
 use crate::engine::{self, Inside, Stream};
+use crate::environment::variable;
 use crate::preempt::{Functions, SUCCESS};
 use crate::{Address, Code, captures, counts, driver};
 
@@ -24,13 +29,36 @@ pub(crate) struct Key {
 #[derive(Clone, Copy, Debug)]
 struct Queues {
     hwq: u64,
-    /// 0 if it cannot have one.
+    /// 0 if it cannot have one, or gets it [later](Self::is_later).
     xq: u64,
+    /// It gets its queues with its first launch after something has told the streams apart.
+    is_later: bool,
+    /// What its XQueue would be told of it.
+    about: About,
+    /// It was the default stream of a thread that has ended.
+    is_left: bool,
+}
+
+/// What tells a stream from others if nobody says more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct About {
     device: c_int,
     /// Its context, or 0.
     context: usize,
-    /// It was the default stream of a thread that has ended.
-    is_left: bool,
+    /// As the vendor counts, downwards.
+    priority: c_int,
+}
+
+impl About {
+    /// Null is a default stream, which has priority 0.
+    fn of(stream: Address) -> Self {
+        let Some(driver) = driver::opened() else {
+            return Self { device: -1, context: 0, priority: 0 };
+        };
+        let questions = &driver.vendor().questions;
+        let priority = if stream.is_null() { 0 } else { (questions.priority)(stream) };
+        Self { device: (questions.device)(stream), context: (questions.context)(stream), priority }
+    }
 }
 
 /// The level that a stream without an XQueue counts as.
@@ -67,14 +95,27 @@ pub(crate) fn thread() -> Option<usize> {
     THREAD.try_with(|thread| thread.0).ok()
 }
 
-/// The XQueue of a stream, made if it has none; `None` if it cannot have one, or not now.
-pub(crate) fn queue(functions: &Functions, key: Key, stream: Stream) -> Option<u64> {
-    found(key, || make(functions, key, stream))
+/// When a stream that has no XQueue gets one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum When {
+    Now,
+    /// Only if the streams are told apart, or it is not like one that has an XQueue.
+    Needed,
 }
 
-/// Whether a stream has an XQueue.
+/// The XQueue of a stream, or 0 if it gets it later; `None` if it cannot have one, or not now.
+pub(crate) fn queue(
+    functions: &Functions,
+    key: Key,
+    (stream, when): (Stream, When),
+) -> Option<u64> {
+    let is_now = when == When::Now || functions.are_apart();
+    found(key, is_now, || make(functions, key, stream, is_now))
+}
+
+/// Whether a stream has an XQueue, or gets it later.
 pub(crate) fn has_queue(key: Key) -> bool {
-    found(key, || None).is_some()
+    found(key, false, || None).is_some()
 }
 
 /// The hardware queue of a stream that has an XQueue.
@@ -85,18 +126,18 @@ pub(crate) fn hardware_queue(key: Key) -> Option<u64> {
 /// The XQueue of a stream; 0 if it has none yet.
 #[must_use]
 pub fn xqueue_of(stream: Stream) -> u64 {
-    engine::key(stream).and_then(|key| found(key, || None)).unwrap_or(0)
+    engine::key(stream).and_then(|key| found(key, false, || None)).unwrap_or(0)
 }
 
-/// The XQueue of a stream that has one, or else of what `make` answers.
-fn found(key: Key, make: impl FnOnce() -> Option<Queues>) -> Option<u64> {
+/// The XQueue of a stream, or of what `make` answers if it has none, or is to get one now.
+fn found(key: Key, is_now: bool, make: impl FnOnce() -> Option<Queues>) -> Option<u64> {
     let ended = ENDED.load(Ordering::Acquire);
     let (last, when, xq) = LAST.get();
-    if (last, when) == (key, ended) {
+    if (last, when) == (key, ended) && !(is_now && xq == 0) {
         return Some(xq);
     }
-    let found = find(key).or_else(make)?;
-    if found.xq == 0 {
+    let found = find(key).filter(|found| !(is_now && found.is_later)).or_else(make)?;
+    if found.xq == 0 && !found.is_later {
         return None;
     }
     LAST.set((key, ended, found.xq));
@@ -108,66 +149,49 @@ fn find(key: Key) -> Option<Queues> {
     known.as_ref()?.get(&key).copied()
 }
 
-fn make(functions: &Functions, key: Key, stream: Stream) -> Option<Queues> {
+fn make(functions: &Functions, key: Key, stream: Stream, is_now: bool) -> Option<Queues> {
     // What a new queue asks the driver for would spoil a capture.
     if captures::are_any() {
         return None;
     }
     end_left(functions);
     let _making = MAKING.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(there) = find(key) {
+    if let Some(there) = find(key).filter(|there| !(is_now && there.is_later)) {
         return Some(there);
     }
     let handle = stream.handle();
-    let (mut hwq, mut xq) = (0, 0);
-    // SAFETY: the places may be written to. The stream is alive, as the program promises, and its
-    // queues end before it does.
-    let code = unsafe {
-        match (functions.queue)(&raw mut hwq, handle) {
-            SUCCESS => (functions.auto_queue)(&raw mut xq, hwq),
-            refused => refused,
-        }
-    };
-    if code != SUCCESS {
-        functions.complain_of_last();
-        counts::stream(0, || Some((UNSCHEDULED, functions.last_error())));
-    } else if xq != 0 {
-        set_priority(functions, xq, handle);
-        counts::stream(xq, || functions.level_of(xq));
+    let about = About::of(handle);
+    // A default stream that is no thread's stays while its context does.
+    let may_end = key.thread != 0 || matches!(stream, Stream::Own(_));
+    let is_later = !is_now && may_end && is_there_one_like(about);
+    let mut made = Queues { hwq: 0, xq: 0, is_later, about, is_left: false };
+    if !is_later {
+        made.open(functions, handle);
     }
-    let made = Queues { hwq, xq, device: device(handle), context: context(handle), is_left: false };
     let mut known = KNOWN.write().unwrap_or_else(PoisonError::into_inner);
     known.get_or_insert_default().insert(key, made);
     Some(made)
 }
 
-/// Gives an XQueue its stream's priority, unless the environment says one. The vendors count
-/// downwards; null is a default stream, which has 0.
-fn set_priority(functions: &Functions, xq: u64, stream: Address) {
-    if crate::environment::variable("XSCHED_AUTO_XQUEUE_PRIORITY").is_some() {
-        return;
-    }
-    let priority = if stream.is_null() { 0 } else { priority(stream) };
-    // SAFETY: any handle and number may be given.
-    unsafe { (functions.priority)(xq, priority.saturating_neg()) };
+/// Whether a stream with an XQueue would be told the same of itself.
+fn is_there_one_like(about: About) -> bool {
+    let known = KNOWN.read().unwrap_or_else(PoisonError::into_inner);
+    known.iter().flatten().any(|(_, queues)| queues.xq != 0 && queues.about == about)
 }
 
-fn priority(stream: Address) -> c_int {
-    driver::opened().map_or(0, |driver| (driver.vendor().questions.priority)(stream))
-}
-
-fn context(stream: Address) -> usize {
-    driver::opened().map_or(0, |driver| (driver.vendor().questions.context)(stream))
-}
-
-fn device(stream: Address) -> c_int {
-    driver::opened().map_or(-1, |driver| (driver.vendor().questions.device)(stream))
+/// Streams that get XQueues later are looked at anew, since one that had an XQueue has none now.
+fn look_anew(known: &mut HashMap<Key, Queues>) {
+    known.retain(|_, queues| !queues.is_later);
+    ENDED.fetch_add(1, Ordering::AcqRel);
 }
 
 /// Forgets an XQueue that there is not any more.
 pub(crate) fn forget(xq: u64) {
     let mut known = KNOWN.write().unwrap_or_else(PoisonError::into_inner);
-    known.iter_mut().for_each(|known| known.retain(|_, queues| queues.xq != xq));
+    if let Some(known) = known.as_mut() {
+        known.retain(|_, queues| queues.xq != xq);
+        look_anew(known);
+    }
     counts::end_stream(xq);
     ENDED.fetch_add(1, Ordering::AcqRel);
 }
@@ -179,12 +203,37 @@ fn end(is_one: impl Fn(Key, &Queues) -> bool) {
     let mut known = KNOWN.write().unwrap_or_else(PoisonError::into_inner);
     let Some(known_now) = known.as_mut() else { return };
     let gone: Vec<_> = known_now.extract_if(|key, queues| is_one(*key, queues)).collect();
+    if gone.iter().any(|(_, queues)| queues.xq != 0) {
+        look_anew(known_now);
+    }
     ENDED.fetch_add(u64::from(!gone.is_empty()), Ordering::AcqRel);
     drop(known);
     gone.iter().for_each(|(_, queues)| queues.end(functions));
 }
 
 impl Queues {
+    /// Makes them, and gives the XQueue its stream's priority, unless the environment says one.
+    fn open(&mut self, functions: &Functions, stream: Address) {
+        // SAFETY: the places may be written to. The stream is alive, as the program promises, and
+        // its queues end before it does.
+        let code = unsafe {
+            match (functions.queue)(&raw mut self.hwq, stream) {
+                SUCCESS => (functions.auto_queue)(&raw mut self.xq, self.hwq),
+                refused => refused,
+            }
+        };
+        if code != SUCCESS {
+            functions.complain_of_last();
+            counts::stream(0, || Some((UNSCHEDULED, functions.last_error())));
+        } else if self.xq != 0 {
+            if variable("XSCHED_AUTO_XQUEUE_PRIORITY").is_none() {
+                // SAFETY: any handle and number may be given.
+                unsafe { (functions.priority)(self.xq, self.about.priority.saturating_neg()) };
+            }
+            counts::stream(self.xq, || functions.level_of(self.xq));
+        }
+    }
+
     fn end(&self, functions: &Functions) {
         counts::end_stream(self.xq);
         // SAFETY: any handles may be given.
@@ -218,7 +267,7 @@ fn end_thread(number: usize) {
     let of_thread = known.iter_mut().flatten().filter(|(key, _)| key.thread == number);
     let left: Vec<_> = of_thread.map(|(_, queues)| (queues.is_left = true, queues.xq).1).collect();
     drop(known);
-    for xq in left {
+    for xq in left.into_iter().filter(|xq| *xq != 0) {
         // SAFETY: any handle may be given.
         unsafe { (functions.look)(xq) };
     }
@@ -235,7 +284,13 @@ fn end_left(functions: &Functions) {
     for (key, queues) in left.into_iter().filter(|(_, queues)| queues.are_idle(functions)) {
         let mut known = KNOWN.write().unwrap_or_else(PoisonError::into_inner);
         // Another thread may be about it as well.
-        let gone = known.as_mut().and_then(|known| known.remove(&key));
+        let gone = known.as_mut().and_then(|known| {
+            let gone = known.remove(&key)?;
+            if gone.xq != 0 {
+                look_anew(known);
+            }
+            Some(gone)
+        });
         drop(known);
         if gone.is_some() {
             queues.end(functions);
@@ -287,7 +342,7 @@ pub fn end_context(context: Address, real: impl FnOnce() -> Code) -> Code {
         return real();
     }
     engine::wait(|| {
-        end(|_, queues| queues.context == context.addr());
+        end(|_, queues| queues.about.context == context.addr());
         forget_place(context.addr() as u64);
         real()
     })
@@ -295,7 +350,7 @@ pub fn end_context(context: Address, real: impl FnOnce() -> Code) -> Code {
 
 /// A device is about to lose its streams, where the vendor's streams are of devices.
 pub fn end_device(device: c_int) {
-    end(|_, queues| queues.device == device);
+    end(|_, queues| queues.about.device == device);
     forget_place(u64::from(device.cast_unsigned()));
 }
 

@@ -377,6 +377,42 @@ static void waiters(void) {
   ends(streams[4]);
 }
 
+// Four streams alike, and a fifth that tells them apart.
+static void late(void) {
+  handle streams[5];
+  pointer at[5];
+  int (*create)(handle *, unsigned, int) = find("cuStreamCreateWithPriority");
+  for (int s = 0; s < 5; s++) {
+    at[s] = words();
+    OK(create(&streams[s], 1, s < 4 ? 0 : -1));
+  }
+  for (int s = 0; s < 4; s++) OK(fill_with(streams[s], at[s], s));
+  OK(fill_with(streams[0], at[0], 10));
+  for (int s = 4; s >= 0; s--) OK(fill_with(streams[s], at[s], 20 + s));
+  for (int s = 0; s < 5; s++) {
+    OK(stream_synchronize(streams[s]));
+    CHECK(all_are(at[s], 20 + s));
+    OK(stream_destroy(streams[s]));
+  }
+}
+
+// Three streams alike, the first of which ends before the others launch again.
+static void left(void) {
+  handle streams[3];
+  pointer at = words();
+  for (int s = 0; s < 3; s++) {
+    OK(stream_create(&streams[s], 1));
+    OK(fill_with(streams[s], at, s));
+    OK(stream_synchronize(streams[s]));
+  }
+  OK(stream_destroy(streams[0]));
+  for (int s = 1; s < 3; s++) {
+    OK(fill_with(streams[s], at, s));
+    OK(stream_synchronize(streams[s]));
+  }
+  for (int s = 1; s < 3; s++) OK(stream_destroy(streams[s]));
+}
+
 int main(int count, char **words) {
   static const mode MODES[] = {{"streams", streams}, {"captured", captured}, {"beside", beside},
                {"blocking", blocking}, {"joined", joined},
@@ -384,6 +420,7 @@ int main(int count, char **words) {
                {"copies", copies}, {"held", held}, {"waited", waited},
                {"calls", calls}, {"unasked", unasked}, {"alike", alike},
                {"beside_default", beside_default}, {"priorities", priorities},
-               {"neighbours", neighbours}, {"waiters", waiters}};
+               {"neighbours", neighbours}, {"waiters", waiters}, {"late", late},
+               {"left", left}};
   return run_mode(MODES, sizeof MODES / sizeof *MODES, count, words);
 }
