@@ -7,6 +7,7 @@ import contextlib
 import hashlib
 import json
 import os
+import pathlib
 import sys
 import time
 
@@ -35,16 +36,22 @@ def turn():
 
 
 def keep_to_processor(program, place=0):
-    """Has the main thread of a program keep to a processor: programs with equal places to the same.
+    """Has the threads of a program that launch keep to processors: equal places have the same ones.
 
-    How fast a processor is depends on what else is on its core. With fewer than four of them
-    nothing is done, as a program's other threads need some too.
+    These are the main thread and the one in which PyTorch computes gradients. How fast a processor
+    is depends on what else is on its core. With fewer than four of them nothing is done, as a
+    program's other threads need some too.
     """
     processors = sorted(os.sched_getaffinity(0))
-    if len(processors) >= 4:
-        with contextlib.suppress(ProcessLookupError):
-            at = len(processors) // 2 + 2 * place
-            os.sched_setaffinity(program.pid, {processors[at % len(processors)]})
+    if len(processors) < 4:
+        return
+    at = len(processors) // 2 + 2 * place
+    with contextlib.suppress(OSError):
+        os.sched_setaffinity(program.pid, {processors[at % len(processors)]})
+    for thread in pathlib.Path(f"/proc/{program.pid}/task").glob("*"):
+        with contextlib.suppress(OSError):
+            if thread.joinpath("comm").read_text().startswith("pt_autograd"):
+                os.sched_setaffinity(int(thread.name), {processors[(at + 1) % len(processors)]})
 
 
 def times(request, count, warm=5):

@@ -1,11 +1,12 @@
 """Runs unmodified programs plain and under `xsched run` in turns, and sets them side by side.
 
-    python run.py --xsched target/release/xsched [--rounds 3] [--out FILE] [--cupti] [--turns]
-                  [--cores 4,5] [PROGRAM ...]
+    python run.py --xsched target/release/xsched [--rounds 3] [--seconds 0] [--out FILE] [--cupti]
+                  [--turns] [--cores 4,5] [PROGRAM ...]
 
 Each program prints a digest of its output and its times. With `--turns` both ways of a round are
-alive at once and take turns of ten requests or 0.1 s, so that a change of the machine meets both, and
-their main threads keep to the same processor, since processors differ. With
+alive at once and take turns of ten requests or 0.1 s, so that a change of the machine meets both. The
+first turn is that of each way in every other round. Threads that launch keep to the same processors,
+since processors differ. There are more rounds while they fit into the seconds of a program. With
 `--cupti` each is run once more with CUPTI beside the interposer's own counts. A program may have
 arguments: "bert_threads.py --threads 6". Exits with 1 if a digest differs or a program fails.
 """
@@ -36,6 +37,7 @@ def arguments():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--xsched", required=True)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--seconds", type=float, default=0, help="more rounds within this time")
     parser.add_argument("--out")
     parser.add_argument("--cupti", action="store_true")
     parser.add_argument("--limit", type=int, default=150, help="seconds for each run")
@@ -123,6 +125,14 @@ def counted(folder):
     return max(files, key=lambda one: sum(one["launches"].values()), default={})
 
 
+def rounds(given):
+    """The numbers of rounds: as many as were asked for, and more while they fit into the time."""
+    begin, number = time.perf_counter(), 0
+    while number < given.rounds or (number + 1) / number * (time.perf_counter() - begin) < given.seconds:
+        yield number
+        number += 1
+
+
 def compare(name, given):
     run = [given.xsched, "run", *given.options.split(), "--"]
     name, *more = name.split()
@@ -132,12 +142,16 @@ def compare(name, given):
     with tempfile.TemporaryDirectory() as folder:
         counts = f"{folder}/counts-%p-%v.json"
         variables = {"XSCHED_SHIM_COUNTS": counts, **preload}
-        for _ in range(given.rounds):
+        for number in rounds(given):
+            ways = [(python, {}), ([*run, *python], variables)]
+            if number % 2:
+                ways.reverse()
             if given.turns:
-                commands = [(python, {}), ([*run, *python], variables)]
-                pair = take_turns(commands, given.limit, spread=name in SPREAD)
+                pair = take_turns(ways, given.limit, spread=name in SPREAD)
             else:
-                pair = [execute(python, given.limit), execute([*run, *python], given.limit, **variables)]
+                pair = [execute(command, given.limit, **more) for command, more in ways]
+            if number % 2:
+                pair.reverse()
             plain.append(pair[0])
             scheduled.append(pair[1])
             if any("failed" in one for one in pair):

@@ -24,6 +24,9 @@ use crate::stats::Quantiles;
 const RUNNER: &str = "run.py";
 /// For how long one of them may run.
 const LIMIT: Duration = Duration::from_secs(240);
+/// Short programs have more rounds within this time: processes of the same program differ by up to
+/// 10 %.
+const MORE: Duration = Duration::from_secs(40);
 /// Between two looks at it.
 const LOOK: Duration = Duration::from_millis(20);
 
@@ -56,6 +59,10 @@ pub(crate) fn run(
     command.envs(starter.gpu.iter().map(|gpu| (gpu.variable, &gpu.name)));
     command.arg(runner).arg("--xsched").arg(own).arg("--out").arg(&out);
     command.args(["--turns", "--rounds", &rounds.to_string()]);
+    if rounds > 1 {
+        let more = limit.map_or(MORE, |left| MORE.min(left / 4));
+        command.args(["--seconds", &more.as_secs().to_string()]);
+    }
     command.args(["--limit", &each.as_secs().max(1).to_string(), &script]);
     wait(starter, command, raw, each * rounds * 2 + LIMIT)?;
     let text = fs::read_to_string(&out)
