@@ -21,9 +21,9 @@ use crate::rows::table::{self, Definition, Setting};
 #[derive(Debug, Args)]
 pub struct JoinArgs {
     /// Folders of `xsched lab run` or `all`. Of a row that several have, the one with the most
-    /// measured cells counts, and of equals the last. It gets groups of cells that only another one
-    /// has, measured on a device of the same kind. All rows are judged again, by the goals of this
-    /// program.
+    /// measured cells counts, and of equals the last. It gets the groups of cells of which another
+    /// one has more, or a later one as many, measured on a device of the same kind. All rows are
+    /// judged again, by the goals of this program.
     #[arg(value_name = "FROM")]
     from: Vec<PathBuf>,
     /// The folder that gets their rows, beside those that it has, and the report. It is made if it
@@ -74,7 +74,7 @@ fn copy(from: &Path, to: &Folder) -> Result<(), CommandError> {
         let before = to.row(&id).map(|row| (row, to.prediction(&id)));
         if measured(to, &id) > measured(&from, &id) {
             let more = from.row(&id).map(|row| (row, from.prediction(&id)));
-            fill(to, more)?;
+            fill(to, more, true)?;
             continue;
         }
         for below in FOLDERS {
@@ -91,45 +91,61 @@ fn copy(from: &Path, to: &Folder) -> Result<(), CommandError> {
                 })?;
             }
         }
-        fill(to, before)?;
+        fill(to, before, false)?;
     }
     Ok(())
 }
 
-/// Gives a row of the folder the groups of cells of which it measured none, from another row and
-/// what was predicted there.
-fn fill(folder: &Folder, more: Option<(Row, Option<Prediction>)>) -> Result<(), CommandError> {
+/// Gives a row of the folder the groups of cells of which another row, which may be a later one,
+/// has more, with what was predicted there.
+fn fill(
+    folder: &Folder,
+    more: Option<(Row, Option<Prediction>)>,
+    is_later: bool,
+) -> Result<(), CommandError> {
     let Some((more, predicted)) = more else { return Ok(()) };
     let Some(mut row) = folder.row(&more.id) else { return Ok(()) };
     let kind = |row: &Row| (row.hal.clone(), row.quick, row.hardware.clone());
     let of = definition(&row).filter(|_| kind(&row) == kind(&more));
     let Some((of, _)) = of else { return Ok(()) };
-    let group =
-        |cell: &Cell| of.plan.cells.iter().find(|of| of.name == cell.name).map(|of| &of.group);
-    let is_measured = |cell: &&Cell| cell.status == Status::Measured;
-    let has: Vec<_> = row.cells.iter().filter(is_measured).filter_map(group).collect();
-    let is_new =
-        |cell: &&Cell| is_measured(cell) && group(cell).is_some_and(|of| !has.contains(&of));
+    let (has, others) = (by_group(&of, &row), by_group(&of, &more));
+    let is_better = |group: &str, cells: &[&Cell]| {
+        let known = has.get(group).map_or(0, Vec::len);
+        cells.len() > known || is_later && cells.len() == known
+    };
+    let better = others.iter().filter(|(group, cells)| is_better(group, cells));
     let new: BTreeMap<String, &Cell> =
-        more.cells.iter().filter(is_new).map(|cell| (cell.name.clone(), cell)).collect();
+        better.flat_map(|(_, cells)| cells).map(|cell| (cell.name.clone(), *cell)).collect();
     if new.is_empty() {
         return Ok(());
     }
-    for cell in &mut row.cells {
-        if let Some(new) = new.get(&cell.name) {
-            *cell = (*new).clone();
-        }
-    }
+    let taken: Vec<_> = new.keys().cloned().collect();
+    row.cells =
+        row.cells.iter().map(|cell| (*new.get(&cell.name).unwrap_or(&cell)).clone()).collect();
     row.seconds += more.seconds;
     row.figures = figures(&of.plan, &row.cells);
     if let Some(more) = predicted {
         let all = match folder.prediction(&row.id) {
-            Some(before) => joined(before, more),
+            Some(mut before) => {
+                before.figures.retain(|figure| !taken.contains(&figure.key.cell));
+                joined(before, more)
+            }
             None => more,
         };
         folder.write_prediction(&all)?;
     }
     folder.write_row(&row, &of)
+}
+
+/// The measured cells of a row, by the groups that are planned.
+fn by_group<'a>(of: &'a Definition, row: &'a Row) -> BTreeMap<&'a str, Vec<&'a Cell>> {
+    let mut groups: BTreeMap<&str, Vec<&Cell>> = BTreeMap::new();
+    for cell in row.cells.iter().filter(|cell| cell.status == Status::Measured) {
+        if let Some(planned) = of.plan.cells.iter().find(|planned| planned.name == cell.name) {
+            groups.entry(&planned.group).or_default().push(cell);
+        }
+    }
+    groups
 }
 
 fn files(folder: &Path) -> Result<Vec<PathBuf>, CommandError> {
@@ -229,6 +245,35 @@ mod tests {
             assert_eq!(measured(&Folder(report), "5.1"), Some(all), "{row:?}");
             let is_eager = |figure: &Figure| figure.key.cell.starts_with("eager");
             assert_eq!(row.figures.iter().any(is_eager), all == 4, "they are of all cells");
+        }
+    }
+
+    #[test]
+    fn of_a_group_that_both_have_whole_the_last_counts() {
+        let place = tempfile::tempdir().unwrap();
+        let part = |name: &str, groups: &[&str], ms: f64| {
+            let folder = Folder::make(&place.path().join(name)).unwrap();
+            let mut row = samples::row("5.1", "BERT, one task", Vec::new(), Vec::new());
+            let of = |group: &str| ["native", "xsched"].map(|way| samples::cell(group, way, ms));
+            row.cells = ["eager", "graph"].map(of).into_iter().flatten().collect();
+            for cell in &mut row.cells {
+                if !groups.iter().any(|group| cell.name.starts_with(group)) {
+                    cell.status = Status::NotRun("it was left out".to_owned());
+                }
+            }
+            folder.write_row(&row, &definition(&row).unwrap().0).unwrap();
+            folder.0
+        };
+        let all = part("all", &["eager", "graph"], 1.0);
+        let graph = part("graph", &["graph"], 2.0);
+        for (from, graphs_ms) in [([&all, &graph], 2.0), ([&graph, &all], 1.0)] {
+            let report = place.path().join(format!("{graphs_ms}"));
+            let args = JoinArgs { from: from.map(Clone::clone).into(), report: report.clone() };
+            assert_eq!(execute(&args).unwrap(), Ending::Fine);
+            let row = Folder(report).row("5.1").unwrap();
+            let of = |cell: &Cell| 1e3 / cell.roles[0].beside.clone().unwrap().rate_per_s;
+            let ms: Vec<f64> = row.cells.iter().map(of).collect();
+            assert_eq!(ms, [1.0, 1.0, graphs_ms, graphs_ms]);
         }
     }
 }
