@@ -1,8 +1,8 @@
 //! The streams that have XQueues.
 //!
-//! A stream gets its XQueue when something is launched into it: at once, or, while nothing tells
-//! the streams of the process apart and an alike stream has one, later. A program may make a
-//! stream for each of its requests, and an XQueue takes longer than a small one of those.
+//! A stream gets its XQueue at its first launch. While nothing tells the streams of the process
+//! apart and a stream like it has an XQueue, it gets its own later: a program may make a stream for
+//! each request, and to make an XQueue takes longer than a short request.
 
 use std::cell::Cell;
 use std::ffi::c_int;
@@ -39,7 +39,7 @@ struct Queues {
     is_left: bool,
 }
 
-/// What tells a stream from others if nobody says more.
+/// What tells a stream from others, as far as the driver knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct About {
     device: c_int,
@@ -163,20 +163,26 @@ fn make(functions: &Functions, key: Key, stream: Stream, is_now: bool) -> Option
     let about = About::of(handle);
     // A default stream that is no thread's stays while its context does.
     let may_end = key.thread != 0 || matches!(stream, Stream::Own(_));
-    let is_later = !is_now && may_end && is_there_one_like(about);
-    let mut made = Queues { hwq: 0, xq: 0, is_later, about, is_left: false };
-    if !is_later {
-        made.open(functions, handle);
+    let made = Queues { hwq: 0, xq: 0, is_later: !is_now && may_end, about, is_left: false };
+    if made.is_later && insert_beside_one_like(key, made) {
+        return Some(made);
     }
+    let made = made.opened(functions, handle);
     let mut known = KNOWN.write().unwrap_or_else(PoisonError::into_inner);
     known.get_or_insert_default().insert(key, made);
     Some(made)
 }
 
-/// Whether a stream with an XQueue would be told the same of itself.
-fn is_there_one_like(about: About) -> bool {
-    let known = KNOWN.read().unwrap_or_else(PoisonError::into_inner);
-    known.iter().flatten().any(|(_, queues)| queues.xq != 0 && queues.about == about)
+/// Keeps a stream that gets its XQueue later, if there is one like it that has an XQueue, which
+/// cannot end in between.
+fn insert_beside_one_like(key: Key, made: Queues) -> bool {
+    let mut known = KNOWN.write().unwrap_or_else(PoisonError::into_inner);
+    let known = known.get_or_insert_default();
+    let is_one = known.values().any(|queues| queues.xq != 0 && queues.about == made.about);
+    if is_one {
+        known.insert(key, made);
+    }
+    is_one
 }
 
 /// Streams that get XQueues later are looked at anew, since one that had an XQueue has none now.
@@ -213,7 +219,8 @@ fn end(is_one: impl Fn(Key, &Queues) -> bool) {
 
 impl Queues {
     /// Makes them, and gives the XQueue its stream's priority, unless the environment says one.
-    fn open(&mut self, functions: &Functions, stream: Address) {
+    fn opened(mut self, functions: &Functions, stream: Address) -> Self {
+        self.is_later = false;
         // SAFETY: the places may be written to. The stream is alive, as the program promises, and
         // its queues end before it does.
         let code = unsafe {
@@ -232,6 +239,7 @@ impl Queues {
             }
             counts::stream(self.xq, || functions.level_of(self.xq));
         }
+        self
     }
 
     fn end(&self, functions: &Functions) {
