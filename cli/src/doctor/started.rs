@@ -91,6 +91,8 @@ pub(super) struct Started {
     pub(super) functions: BTreeMap<String, Launches>,
     /// Its streams by their levels and the reasons, all processes together.
     pub(super) streams: Vec<Streams>,
+    /// Its streams that are like one of these, and had no reason to get an XQueue.
+    pub(super) later: u64,
     /// Why launches went past, and how many did for that.
     pub(super) past: BTreeMap<String, u64>,
     /// Functions that the list lacks and that the driver handed out, and how often.
@@ -114,6 +116,8 @@ struct Counts {
     alone: BTreeMap<String, u64>,
     #[serde(default)]
     streams: Vec<Streams>,
+    #[serde(default)]
+    later: u64,
     #[serde(default)]
     past: BTreeMap<String, u64>,
     #[serde(default)]
@@ -244,6 +248,7 @@ impl Started {
             }
         }
         self.streams.sort_unstable();
+        self.later += counts.later;
         merge(&mut self.past, &counts.past);
         merge(&mut self.handed_out_past, &counts.handed_out_past);
         self.processes.push(Process { pid: counts.pid, driver: counts.driver.clone(), sums });
@@ -320,7 +325,7 @@ mod tests {
         let one = counts_of(
             r#"{"pid": 7, "driver": "/d", "launches": {"cuLaunchKernel": 5, "cuMemcpyAsync": 1},
                 "scheduled": {"cuLaunchKernel": 4}, "alone": {"cuLaunchKernel": 3},
-                "streams": [{"level": 2, "why": "a ring", "streams": 3}],
+                "streams": [{"level": 2, "why": "a ring", "streams": 3}], "later": 2,
                 "past": {"in the child of a fork": 2}, "handed_out_past": {"cuNew": 1}}"#,
         );
         let other = counts_of(
@@ -335,7 +340,7 @@ mod tests {
         let expected = Launches { launches: 5, scheduled: 4, alone: 3, past: 1 };
         assert_eq!(kernels, &expected);
         let streams: Vec<_> = started.streams.iter().map(|of| (of.level, of.streams)).collect();
-        assert_eq!(streams, [(1, 1), (2, 4)]);
+        assert_eq!((streams, started.later), (vec![(1, 1), (2, 4)], 2));
         let sums: Vec<_> = started.processes.iter().map(|each| each.sums.past).collect();
         assert_eq!(sums, [2, 2]);
         let said: Vec<_> = started.problems.iter().map(ToString::to_string).collect();

@@ -252,6 +252,10 @@ pub(super) fn started(started: &Started) -> String {
         let (name, count, why) = (level(of.level), of.streams, &of.why);
         section.line("streams", &format!("{count} at {name}, not higher: {}", plain(why)));
     }
+    if started.later > 0 {
+        let count = started.later;
+        section.line("streams", &format!("{count} like these, until something tells them apart"));
+    }
     for (reason, count) in &started.past {
         section.line("past", &format!("{count}: {reason}"));
     }

@@ -94,20 +94,22 @@ fn xqueues_of(counts: &Value) -> u64 {
 #[test]
 fn a_stream_like_another_gets_its_xqueue_once_streams_are_told_apart() {
     // 200 streams, one after the other, and the default stream.
-    assert_eq!(xqueues_of(&counts_apart("short_lived")), 201);
+    let apart = counts_apart("short_lived");
+    assert_eq!((xqueues_of(&apart), &apart["later"]), (201, &json!(0)));
     // That of the first one, which comes before the default stream's.
-    assert_eq!(xqueues_of(&counts_of("short_lived")), 2);
+    let alike = counts_of("short_lived");
+    assert_eq!((xqueues_of(&alike), &alike["later"]), (2, &json!(199)));
     // Four, then one that tells them apart, and the default stream.
     let late = counts("late", &mut scheduled("late"));
     assert_eq!(late["alone"], json!({ "cuLaunchKernel": 5 }));
     assert_eq!(late["scheduled"], late["launches"]);
-    assert_eq!(xqueues_of(&late), 6);
+    assert_eq!((xqueues_of(&late), &late["later"]), (6, &json!(0)));
 }
 
 #[test]
 fn streams_like_one_that_ends_get_xqueues() {
     let counts = counts_of("left");
-    assert_eq!(xqueues_of(&counts), 2);
+    assert_eq!((xqueues_of(&counts), &counts["later"]), (2, &json!(0)));
     assert_eq!(counts["alone"], counts["launches"]);
 }
 

@@ -11,6 +11,7 @@
 //! | `scheduled` | those of them that went to their streams' XQueues |
 //! | `alone` | those of these that were made at once, since nothing told the streams apart |
 //! | `streams` | streams by the level that their XQueues got, 0 to 3, and why it was not higher |
+//! | `later` | streams that have no XQueue yet, as they are like one that has |
 //! | `past` | launches that went past XQueues, by the reason |
 //! | `handed_out_past` | names for which the driver handed out functions not listed: how often |
 //! | `not_listed` | functions that the driver exports and the list lacks |
@@ -23,7 +24,7 @@ use std::ffi::{CStr, c_int};
 use std::fs;
 use std::fs::File;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use object::elf::FileHeader64;
 use object::read::ReadCache;
@@ -81,6 +82,8 @@ impl Streams {
 }
 
 static STREAMS: Mutex<Streams> = Mutex::new(Streams::new());
+/// Streams that get XQueues later.
+static LATER: AtomicUsize = AtomicUsize::new(0);
 static PAST: Mutex<BTreeMap<String, u64>> = Mutex::new(BTreeMap::new());
 
 /// Why a launch goes past XQueues.
@@ -182,6 +185,17 @@ pub(crate) fn spread(xq: u64, level: impl FnOnce() -> Option<Level>) {
     });
 }
 
+/// So many streams get their XQueues later.
+pub(crate) fn later(streams: usize) {
+    LATER.fetch_add(streams, Ordering::Relaxed);
+}
+
+/// So many of these get them now, or are looked at anew. Those that end without one stay counted.
+pub(crate) fn not_later(streams: usize) {
+    let less = |all: usize| Some(all.saturating_sub(streams));
+    let _ = LATER.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
+}
+
 /// The stream of an XQueue ends, and its count stays.
 pub(crate) fn end_stream(xq: u64) {
     with_streams(|streams| streams.end(xq));
@@ -219,6 +233,7 @@ extern "C" fn begin_anew() {
     for count in &REASONED {
         count.store(0, Ordering::Relaxed);
     }
+    LATER.store(0, Ordering::Relaxed);
     if let Ok(mut past) = PAST.try_lock() {
         past.clear();
     }
@@ -249,6 +264,7 @@ fn counts() -> Value {
         "scheduled": all(|calls| sum(&[&calls.tracked, &calls.alone])),
         "alone": all(|calls| sum(&[&calls.alone])),
         "streams": by_level(),
+        "later": LATER.load(Ordering::Relaxed),
         "past": by_reason(),
         "handed_out_past": past,
         "not_listed": driver.and_then(not_listed).unwrap_or_default(),

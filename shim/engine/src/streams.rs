@@ -169,7 +169,8 @@ fn make(functions: &Functions, key: Key, stream: Stream, is_now: bool) -> Option
     }
     let made = made.opened(functions, handle);
     let mut known = KNOWN.write().unwrap_or_else(PoisonError::into_inner);
-    known.get_or_insert_default().insert(key, made);
+    let before = known.get_or_insert_default().insert(key, made);
+    counts::not_later(before.iter().filter(|before| before.is_later).count());
     Some(made)
 }
 
@@ -181,13 +182,14 @@ fn insert_beside_one_like(key: Key, made: Queues) -> bool {
     let is_one = known.values().any(|queues| queues.xq != 0 && queues.about == made.about);
     if is_one {
         known.insert(key, made);
+        counts::later(1);
     }
     is_one
 }
 
 /// Streams that get XQueues later are looked at anew, since one that had an XQueue has none now.
 fn look_anew(known: &mut HashMap<Key, Queues>) {
-    known.retain(|_, queues| !queues.is_later);
+    counts::not_later(known.extract_if(|_, queues| queues.is_later).count());
     ENDED.fetch_add(1, Ordering::AcqRel);
 }
 
