@@ -109,7 +109,7 @@ fn a_stream_like_another_gets_its_xqueue_once_streams_are_told_apart() {
 #[test]
 fn streams_like_one_that_ends_get_xqueues() {
     let counts = counts_of("left");
-    assert_eq!((xqueues_of(&counts), &counts["later"]), (2, &json!(0)));
+    assert_eq!((xqueues_of(&counts), &counts["later"]), (2, &json!(1)));
     assert_eq!(counts["alone"], counts["launches"]);
 }
 

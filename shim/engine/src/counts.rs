@@ -185,15 +185,14 @@ pub(crate) fn spread(xq: u64, level: impl FnOnce() -> Option<Level>) {
     });
 }
 
-/// So many streams get their XQueues later.
-pub(crate) fn later(streams: usize) {
-    LATER.fetch_add(streams, Ordering::Relaxed);
+/// Counts that a stream gets its XQueue later. If it ends without one, it stays counted.
+pub(crate) fn later() {
+    LATER.fetch_add(1, Ordering::Relaxed);
 }
 
-/// So many of these get them now, or are looked at anew. Those that end without one stay counted.
-pub(crate) fn not_later(streams: usize) {
-    let less = |all: usize| Some(all.saturating_sub(streams));
-    let _ = LATER.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
+/// One of these gets its XQueue.
+pub(crate) fn not_later() {
+    LATER.fetch_sub(1, Ordering::Relaxed);
 }
 
 /// The stream of an XQueue ends, and its count stays.

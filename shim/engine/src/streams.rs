@@ -33,6 +33,8 @@ struct Queues {
     xq: u64,
     /// It gets its queues with its first launch after something has told the streams apart.
     is_later: bool,
+    /// That is decided again with its next launch.
+    is_open: bool,
     /// What its XQueue would be told of it.
     about: About,
     /// It was the default stream of a thread that has ended.
@@ -136,7 +138,7 @@ fn found(key: Key, is_now: bool, make: impl FnOnce() -> Option<Queues>) -> Optio
     if (last, when) == (key, ended) && !(is_now && xq == 0) {
         return Some(xq);
     }
-    let found = find(key).filter(|found| !(is_now && found.is_later)).or_else(make)?;
+    let found = find(key).filter(|found| found.holds(is_now)).or_else(make)?;
     if found.xq == 0 && !found.is_later {
         return None;
     }
@@ -156,21 +158,24 @@ fn make(functions: &Functions, key: Key, stream: Stream, is_now: bool) -> Option
     }
     end_left(functions);
     let _making = MAKING.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(there) = find(key).filter(|there| !(is_now && there.is_later)) {
+    if let Some(there) = find(key).filter(|there| there.holds(is_now)) {
         return Some(there);
     }
     let handle = stream.handle();
     let about = About::of(handle);
     // A default stream that is no thread's stays while its context does.
     let may_end = key.thread != 0 || matches!(stream, Stream::Own(_));
-    let made = Queues { hwq: 0, xq: 0, is_later: !is_now && may_end, about, is_left: false };
-    if made.is_later && insert_beside_one_like(key, made) {
+    let is_later = !is_now && may_end;
+    let made = Queues { hwq: 0, xq: 0, is_later, is_open: false, about, is_left: false };
+    if is_later && insert_beside_one_like(key, made) {
         return Some(made);
     }
     let made = made.opened(functions, handle);
     let mut known = KNOWN.write().unwrap_or_else(PoisonError::into_inner);
     let before = known.get_or_insert_default().insert(key, made);
-    counts::not_later(before.iter().filter(|before| before.is_later).count());
+    if before.is_some_and(|before| before.is_later) {
+        counts::not_later();
+    }
     Some(made)
 }
 
@@ -180,16 +185,15 @@ fn insert_beside_one_like(key: Key, made: Queues) -> bool {
     let mut known = KNOWN.write().unwrap_or_else(PoisonError::into_inner);
     let known = known.get_or_insert_default();
     let is_one = known.values().any(|queues| queues.xq != 0 && queues.about == made.about);
-    if is_one {
-        known.insert(key, made);
-        counts::later(1);
+    if is_one && known.insert(key, made).is_none() {
+        counts::later();
     }
     is_one
 }
 
-/// Streams that get XQueues later are looked at anew, since one that had an XQueue has none now.
+/// Whether streams get XQueues later is decided again, since one that had an XQueue has none now.
 fn look_anew(known: &mut HashMap<Key, Queues>) {
-    counts::not_later(known.extract_if(|_, queues| queues.is_later).count());
+    known.values_mut().for_each(|queues| queues.is_open = queues.is_later);
     ENDED.fetch_add(1, Ordering::AcqRel);
 }
 
@@ -220,9 +224,14 @@ fn end(is_one: impl Fn(Key, &Queues) -> bool) {
 }
 
 impl Queues {
+    /// Whether what is known of the stream is still so, and enough if it is to have an XQueue now.
+    const fn holds(&self, is_now: bool) -> bool {
+        !(self.is_later && (is_now || self.is_open))
+    }
+
     /// Makes them, and gives the XQueue its stream's priority, unless the environment says one.
     fn opened(mut self, functions: &Functions, stream: Address) -> Self {
-        self.is_later = false;
+        (self.is_later, self.is_open) = (false, false);
         // SAFETY: the places may be written to. The stream is alive, as the program promises, and
         // its queues end before it does.
         let code = unsafe {
