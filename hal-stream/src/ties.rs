@@ -21,7 +21,7 @@ use crate::gate::Gate;
 use crate::member::Member;
 use crate::reach::Reach;
 use crate::registry::{GateRegistry, Members};
-use crate::sync::{Word, lock};
+use crate::sync::{Word, fence, lock};
 
 impl<W: Word + 'static> GateRegistry<W> {
     /// Adds a queue. While all gates are forced open, so is that of the new queue. Gates of a ring
@@ -33,6 +33,9 @@ impl<W: Word + 'static> GateRegistry<W> {
         members.list.push(Arc::downgrade(member));
         let queues = members.list.len();
         if members.connections.resize(queues) && self.counts.swap(1, Ordering::Relaxed) == 0 {
+            // With the one in `note`: what is noted without the lock now is seen here, or counted
+            // there.
+            fence(Ordering::SeqCst);
             let all: Vec<_> = members.all().collect();
             all.iter().for_each(|member| members.connections.note(member));
         }
@@ -91,17 +94,28 @@ impl<W: Word + 'static> GateRegistry<W> {
     }
 
     fn note(&self, member: &Member<W>, note: impl FnOnce(&Member<W>)) {
-        if !self.is_tied(member) {
-            note(member);
-            return;
+        if self.is_tied(member) {
+            return self.note_counted(member, note);
         }
+        note(member);
+        if self.is_limited {
+            fence(Ordering::SeqCst);
+            if self.counts.load(Ordering::Relaxed) != 0 {
+                self.note_counted(member, |_| {});
+            }
+        }
+    }
+
+    /// The same for a queue whose gate depends on others.
+    fn note_counted(&self, member: &Member<W>, note: impl FnOnce(&Member<W>)) {
         let mut members = lock(&self.members);
-        let (before, were_shared) = (member.load(), members.connections.are_shared());
+        let is_as = |member: &Member<W>| (member.load(), member.counted());
+        let (before, were_shared) = (is_as(member), members.connections.are_shared());
         note(member);
         members.connections.note(member);
         let share = were_shared || members.connections.are_shared();
         let matters = member.ties.are_any() || share && members.wished > 0;
-        if matters && member.load() != before {
+        if matters && is_as(member) != before {
             self.settle(&members);
         }
     }

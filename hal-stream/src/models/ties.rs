@@ -89,6 +89,28 @@ fn more_streams_than_connections() {
     });
 }
 
+/// A stream launches while a queue comes with which there are too few connections: both count.
+#[test]
+fn a_launch_beside_a_queue_that_comes() {
+    explore("ties::a_launch_beside_a_queue_that_comes", 4, || {
+        let gates = GateRegistry::limited(Duration::from_micros(200), Duration::MAX, 1);
+        let gates: Arc<GateRegistry<Flag>> = Arc::new(gates);
+        let word = flag();
+        let [first, second] = [Arc::clone(&word), flag()]
+            .map(|word| Arc::new(Member::tied(Ties::NONE, word, String::new())));
+        gates.add(&first);
+        let launcher = {
+            let (gates, first) = (Arc::clone(&gates), Arc::clone(&first));
+            start(move || _ = gates.begin(&first, 1, Reach::Ring))
+        };
+        gates.add(&second);
+        join(launcher);
+        gates.begin(&second, 1, Reach::Ring);
+        gates.set_held(&first, true);
+        assert_eq!(seen(&word), 0, "closed in front of a stream that is not held");
+    });
+}
+
 /// A stream launches while an earlier command of it is seen to have retired.
 #[test]
 fn launches_while_others_retire() {
