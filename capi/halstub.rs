@@ -19,12 +19,7 @@ fn link_with_stub(soname: &str, functions: &[&str]) -> Result<(), String> {
         return Err(format!("{command:?} failed ({status:?}); {hint}"));
     }
     println!("cargo:rerun-if-changed=build.rs");
-    // This file, from `capi` or from `shim`.
-    for place in ["../halstub.rs", "../../capi/halstub.rs"] {
-        if std::path::Path::new(place).exists() {
-            println!("cargo:rerun-if-changed={place}");
-        }
-    }
+    println!("cargo:rerun-if-changed=../halstub.rs");
     println!("cargo:rerun-if-env-changed=CC");
     println!("cargo:rustc-link-search=native={}", out.display());
     println!("cargo:rustc-cdylib-link-arg=-Wl,-soname,{soname}");

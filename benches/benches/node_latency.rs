@@ -33,10 +33,10 @@ const IDLE_GOAL: (f64, f64) = (0.5, 64.0);
 const CROWD: usize = 1_000;
 /// Pauses between two pieces of urgent work, in microseconds.
 const PAUSE: (u64, u64) = (0, 2_000);
-/// The same, where the daemon sleeps meanwhile.
+/// Pauses in which the daemon sleeps.
 const LONG_PAUSE: (u64, u64) = (30_000, 60_000);
 /// The last word of a page, which is closed and opened last.
-const LAST: usize = xsched_hal_stream::SHARED_WORDS - 1;
+const LAST: usize = xsched_node::GATES_PER_PAGE - 1;
 const PATIENCE: Duration = Duration::from_secs(20);
 
 fn main() -> Result<ExitCode, Box<dyn Error>> {
@@ -208,7 +208,7 @@ impl Node {
         Process::connect(&self.socket(), priority)
     }
 
-    /// What a file of the daemon's below `/proc` says.
+    /// Text of a file of the daemon's below `/proc`.
     fn said(&self, file: &str) -> std::io::Result<String> {
         fs::read_to_string(format!("/proc/{}/{file}", self.daemon.id()))
     }
@@ -267,7 +267,7 @@ impl Process {
     fn until_other(&self, closed: bool, other: &SharedPage) -> Result<u64, Box<dyn Error>> {
         let start = Instant::now();
         self.load.note(closed);
-        while (other.word(LAST).load(Ordering::Acquire) != 0) != closed {
+        while other.is_closed(LAST) != closed {
             if start.elapsed() > PATIENCE {
                 return Err("the daemon does nothing".into());
             }

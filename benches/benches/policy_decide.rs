@@ -1,4 +1,4 @@
-//! What one decision costs: for one changed queue of 100 and of 10,000, and for all of 10,000.
+//! Cost of a decision: for one changed queue of 100 and of 10,000, and for all of 10,000.
 
 use std::error::Error;
 use std::process::ExitCode;
@@ -9,11 +9,11 @@ use xsched_policies::{Any, UnknownPolicy};
 
 /// Numbers of queues, and what a decision for one changed queue may cost.
 const SIZES: [(usize, f64); 2] = [(100, 200.0), (10_000, 1_000.0)];
-/// What a decision for all may cost, with the most queues and the fewest of them ready.
+/// Goal of a full decision, with the most queues and the fewest of them ready.
 const FULL_NS: f64 = 25_000.0;
 /// The policies that the goals are for. The others are printed.
 const JUDGED: [&str; 3] = ["hpf", "wfq", "edf"];
-/// One of so many queues is ready.
+/// One of this many queues is ready.
 const FEW: usize = 100;
 const READY_OF: [usize; 3] = [FEW, 10, 1];
 

@@ -215,7 +215,7 @@ fn notices(amount: Amount) -> Result<bool, Unpleasant> {
     Ok(reached & line("the same for a future", ns, 40_000.0))
 }
 
-/// What the machine needs to wake a thread that has slept for a moment.
+/// Time of the machine to wake a thread that has slept for a moment.
 fn wake_ns(count: u64) -> f64 {
     let (begin, begun) = std::sync::mpsc::channel::<Instant>();
     let (end, ended) = std::sync::mpsc::channel::<Duration>();
@@ -306,7 +306,7 @@ fn park(queue: &XQueue<u64>, n: u64) -> Option<()> {
     }
 }
 
-/// What the runtime costs a lone command that a thread of the device must be woken for.
+/// Cost of the runtime for a lone command that wakes a thread of the device.
 fn tiny(amount: Amount) -> Result<bool, Unpleasant> {
     let runtime = Runtime::new(Hpf::default())?;
     let device = runtime.device(HostDevice::new(HostConfig::default())?)?;

@@ -52,7 +52,7 @@ fn line(what: &str, us: f64, goal_us: f64) -> bool {
     us <= goal_us
 }
 
-/// The value below which so many percent are.
+/// The value below which this many percent are.
 fn percentile(times: &mut [Duration], percent: usize) -> f64 {
     times.sort_unstable();
     let at = (times.len() * percent / 100).min(times.len().saturating_sub(1));

@@ -32,7 +32,7 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
     Ok(mode.exit_code(reached))
 }
 
-/// What one kind of event costs with one number of queues.
+/// Cost of one kind of event with one number of queues.
 #[derive(Clone, Copy, Debug)]
 struct Cost {
     /// Nanoseconds of an event with all its orders.

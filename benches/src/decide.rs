@@ -8,7 +8,7 @@ use std::rc::Rc;
 use xsched_core::hint::{Hints, PolicyHint, Priority};
 use xsched_core::id::{DeviceId, ProcessId, QueueId};
 use xsched_core::message::Report;
-use xsched_core::policy::{Changed, Decisions, Event, Policy, policy_state};
+use xsched_core::policy::{Changed, Decisions, Event, Needs, Policy, policy_state};
 use xsched_core::rng::SplitMix64;
 use xsched_core::scheduler::{Attach, Heap, QueueTable, Scheduler, SchedulerError};
 use xsched_core::time::{Duration, Instant};
@@ -46,8 +46,8 @@ impl Policy for Timed {
         self.policy.name()
     }
 
-    fn progress_every(&self) -> Option<Duration> {
-        self.policy.progress_every()
+    fn needs(&self) -> Needs {
+        self.policy.needs()
     }
 
     fn configure(&mut self, hint: PolicyHint) -> bool {
@@ -78,7 +78,7 @@ impl Policy for Timed {
     }
 }
 
-/// What taking the time twice costs, in nanoseconds: the median of many.
+/// Cost of taking the time twice, in nanoseconds: the median of many.
 #[must_use]
 pub fn clock_ns() -> f64 {
     let mut spans: Vec<_> =
@@ -116,7 +116,9 @@ impl Rig {
             clock_ns: clock_ns(),
             new: false,
         };
-        let scheduler = Scheduler::new(timed, Heap::new(queues, 1, 0));
+        let mut scheduler = Scheduler::new(timed, Heap::new(queues, 1, 0));
+        // Its queues do not say what they retire.
+        scheduler.hint_policy(PolicyHint::Stall(None));
         let rng = SplitMix64::new(7);
         let (queues_of, now) = (Vec::new(), Instant::from_ns(1_000_000));
         let mut rig = Self { scheduler, queues: queues_of, policy, times, rng, now };

@@ -37,7 +37,7 @@ impl Work {
     pub const ALL: [Self; 6] =
         [Self::Single, Self::Batched, Self::Nothing, Self::Report, Self::HoldIdle, Self::HoldBusy];
 
-    /// What it is called.
+    /// Name of the mode.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -67,7 +67,7 @@ pub struct Machine<'a> {
     steps: LevelAdapter<NoopHalf<'a, ()>>,
     now: Instant,
     epoch: u32,
-    /// What crossed the machine's boundary, so that nothing is computed in vain.
+    /// Values that crossed the machine's boundary, so that nothing is computed in vain.
     pub seen: Seen,
 }
 
@@ -187,7 +187,7 @@ impl<'a> Machine<'a> {
     }
 }
 
-/// Does the work so many times on a new queue; returns what was seen.
+/// Does the work this many times on a new queue; returns what was seen.
 ///
 /// # Errors
 /// If the device has no queues, which it has.

@@ -90,7 +90,7 @@ pub struct Times {
 }
 
 impl Times {
-    /// Runs the work so many times. It says how many units it did.
+    /// Runs the work this many times. It says how many units it did.
     pub fn of(runs: usize, mut work: impl FnMut() -> u64) -> Self {
         let [times] = Self::in_turn(runs, &mut [()], |()| {
             let start = cpu_time();

@@ -1,8 +1,8 @@
-//! What a bench was asked to do.
+//! Mode of a bench.
 
 use std::process::ExitCode;
 
-/// What to print and measure.
+/// Mode of a bench: prints and measurements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     /// The figures, then criterion.
@@ -39,19 +39,19 @@ impl Mode {
         if bench || mode == Self::Criterion { mode } else { Self::Smoke }
     }
 
-    /// Whether to print figures.
+    /// True if to print figures.
     #[must_use]
     pub const fn figures(self) -> bool {
         !matches!(self, Self::Criterion)
     }
 
-    /// Whether to run criterion, which reads the command line by itself.
+    /// True if to run criterion, which reads the command line by itself.
     #[must_use]
     pub const fn criterion(self) -> bool {
         matches!(self, Self::All | Self::Criterion | Self::Smoke)
     }
 
-    /// Whether to do little work and judge nothing.
+    /// True if to do little work and judge nothing.
     #[must_use]
     pub const fn smoke(self) -> bool {
         matches!(self, Self::Smoke)

@@ -15,11 +15,11 @@ pub const SIZES: [usize; 4] = [10, 100, 1_000, 10_000];
 
 /// The queue that all others hold for, while it is ready.
 const TOP: usize = 0;
-/// Priorities of the others: so many different ones, from the lowest on.
+/// Priorities of the others: this many different ones, from the lowest on.
 const OTHERS: u64 = 500;
-/// So many are the highest.
+/// Number of the highest.
 const HIGHEST: usize = 8;
-/// So many events are made up at a time.
+/// Events that are prepared at a time.
 const BATCH: usize = 1_000;
 
 /// What happens.
@@ -43,13 +43,13 @@ impl Work {
     /// All of them.
     pub const ALL: [Self; 5] = [Self::Low, Self::Top, Self::High, Self::Replace, Self::Hints];
 
-    /// Whether the event is the report of a queue.
+    /// True if the event is the report of a queue.
     #[must_use]
     pub const fn is_report(self) -> bool {
         matches!(self, Self::Low | Self::Top | Self::High)
     }
 
-    /// What it is called.
+    /// Name of the mode.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -85,7 +85,7 @@ pub struct Crowd {
 }
 
 impl Crowd {
-    /// So many queues under a policy, ready for this work.
+    /// Makes queues under a policy, ready for this work.
     ///
     /// # Errors
     /// If the scheduler refuses them.

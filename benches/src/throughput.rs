@@ -10,7 +10,7 @@ const SCENARIO: &str = include_str!("../scenarios/throughput.toml");
 /// A way to run the scenario.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Variant {
-    /// What it is called.
+    /// Name of the mode.
     pub name: &'static str,
     policy: &'static str,
     level: u8,
@@ -45,7 +45,7 @@ pub struct Simulation {
     options: RunOptions,
 }
 
-/// What a run did.
+/// Counts of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Done {
     /// Commands that ran.
@@ -59,7 +59,7 @@ pub struct Done {
 }
 
 impl Simulation {
-    /// The variant with so much simulated time.
+    /// The variant with this much simulated time.
     ///
     /// # Errors
     /// If the scenario is not valid.

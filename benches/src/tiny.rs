@@ -12,12 +12,12 @@ use xsched_core::id::{CmdId, QueueId};
 use xsched_hal_host::{HostCommand, HostConfig, HostDevice};
 
 /// Looks at the device before going to sleep. The runtime's waiter takes 256, each of which takes
-/// longer; so many take at least as long.
+/// longer; this many take at least as long.
 const LOOKS: u32 = 4_096;
 /// Commands of one kind in a row.
 const STRETCH: usize = 100;
 
-/// Medians in nanoseconds, of at least so many commands each, in stretches that take turns:
+/// Medians in nanoseconds, of at least this many commands each, in stretches that take turns:
 /// straight on the host device, and through a queue of a runtime on another one.
 ///
 /// # Errors

@@ -1,4 +1,4 @@
-// What `xsched bench` measures on an NVIDIA GPU, measured by a C++ program through the public C
+// What `xsched-lab bench` measures on an NVIDIA GPU, measured by a C++ program through the public C
 // API: preempt, overhead, fixed-priority and partition, with the same kernels and plans; and the
 // rows of rows.hpp. The rows of host.hpp need no GPU.
 //

@@ -7,7 +7,7 @@ use std::task::Waker;
 
 use xsched_core::cost::CostModel;
 use xsched_core::fault::Fault;
-use xsched_core::hal::{Backend, DeviceInfo, ErrorType, Forecast, Halves, Retire, Submit};
+use xsched_core::hal::{Backend, DeviceInfo, ErrorType, Forecast, Halves, Kept, Retire, Submit};
 use xsched_core::id::{CmdId, QueueId};
 use xsched_core::queue::{Outcome, Retired};
 use xsched_core::time::Duration;
@@ -18,7 +18,7 @@ use crate::side::Side;
 
 /// How the C API's commands are launched on a device's queue.
 pub(crate) trait Lower: Submit<Payload: Sized> {
-    /// What to launch for a command. A callback has been called by then, or launching calls it.
+    /// Work to launch for a command. A callback has been called by then, or launching calls it.
     fn lower(does: Does, side: &Arc<Side>, number: u64) -> Self::Payload;
 }
 
@@ -75,6 +75,14 @@ impl<S: ErrorType> ErrorType for Launcher<S> {
     type Error = S::Error;
 }
 
+impl<S> Launcher<S> {
+    fn note_failure(&self, number: u64, why: &str) {
+        tracing::warn!(number, "a launch failed: {why}");
+        let why = format!("the device refused the launch: {why}");
+        self.side.note_failure(number, Refusal::hardware(why));
+    }
+}
+
 impl<S: Lower> Submit for Launcher<S> {
     type Payload = Command;
 
@@ -82,20 +90,54 @@ impl<S: Lower> Submit for Launcher<S> {
         let payload = S::lower(command.does(), &self.side, cmd.0);
         let launched = self.below.launch(cmd, &payload, fence);
         if let Err(error) = &launched {
-            tracing::warn!(number = cmd.0, "a launch failed: {error:?}");
-            let why = format!("the device refused the launch: {error:?}");
-            self.side.note_failure(cmd.0, Refusal::hardware(why));
+            self.note_failure(cmd.0, &format!("{error:?}"));
         }
         self.side.note_launch(cmd.0);
         launched
+    }
+
+    fn begin_launch(&mut self, cmd: CmdId, command: &Command, fence: bool) -> Result<(), S::Error> {
+        let payload = S::lower(command.does(), &self.side, cmd.0);
+        let begun = self.below.begin_launch(cmd, &payload, fence);
+        begun.inspect_err(|error| {
+            self.note_failure(cmd.0, &format!("{error:?}"));
+            self.side.note_launch(cmd.0);
+        })
+    }
+
+    fn end_launch(&mut self, cmd: CmdId, fence: bool, launched: bool) -> Result<(), S::Error> {
+        let ended = self.below.end_launch(cmd, fence, launched);
+        match &ended {
+            Err(error) => self.note_failure(cmd.0, &format!("{error:?}")),
+            // The program has it from the driver.
+            Ok(()) if !launched => {
+                let why = Refusal::hardware("the driver refused the launch");
+                self.side.note_failure(cmd.0, why);
+            }
+            Ok(()) => {}
+        }
+        self.side.note_launch(cmd.0);
+        ended
     }
 
     fn fence(&mut self, upto: CmdId) -> Result<(), S::Error> {
         self.below.fence(upto)
     }
 
+    fn seal(&mut self, upto: CmdId) -> Result<bool, S::Error> {
+        self.below.seal(upto)
+    }
+
     fn room(&self) -> Option<u32> {
         self.below.room()
+    }
+
+    fn set_crowded(&mut self, is_crowded: bool) {
+        self.below.set_crowded(is_crowded);
+    }
+
+    fn is_held(&self) -> bool {
+        self.below.is_held()
     }
 }
 
@@ -107,7 +149,7 @@ pub(crate) struct Watcher<R> {
     side: Arc<Side>,
     /// One past the last command that was reported, or is about to be.
     seen: u64,
-    /// What one answer of the device comes to, if some of its commands failed.
+    /// Result of one answer of the device, if some of its commands failed.
     pending: VecDeque<Retired>,
 }
 
@@ -148,6 +190,8 @@ impl<R: Retire> Watcher<R> {
 }
 
 impl<R: Retire<Error: Debug>> Retire for Watcher<R> {
+    const RUNS_ON_THREADS: bool = R::RUNS_ON_THREADS;
+
     fn poll_retired(&mut self) -> Result<Option<Retired>, R::Error> {
         if self.pending.is_empty() {
             let Some(retired) = self.below.poll_retired()? else { return Ok(None) };
@@ -163,6 +207,10 @@ impl<R: Retire<Error: Debug>> Retire for Watcher<R> {
             note(&self.side, retired);
         }
         Ok(next)
+    }
+
+    fn kept_by_caller(&self) -> Kept {
+        self.below.kept_by_caller()
     }
 
     fn wake_on_retire(&mut self, waker: &Waker) -> bool {

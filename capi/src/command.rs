@@ -15,7 +15,7 @@ pub(crate) type Launch =
 
 /// A command. Two words, since queues have thousands of them. The upper bit of the first says that
 /// the rest of it is a function for the device's thread; alone it says that the second word is a
-/// number of iterations.
+/// number of iterations, and all bits, that it has a kind and a reach.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Command {
     /// No function of a program has an address with the upper bit.
@@ -23,7 +23,7 @@ pub(crate) struct Command {
     data: usize,
 }
 
-/// What a command does.
+/// Work of a command.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Does {
     /// Calls a function that launches something.
@@ -32,65 +32,36 @@ pub(crate) enum Does {
     Run(Launch, usize),
     /// Keeps the host device busy for so many iterations of its loop.
     Compute(u64),
+    /// Nothing: the thread that submitted it launches something. Commands of a kind take about
+    /// equally long; 0 is any.
+    CallerLaunches { kind: u32, reach: Reach },
 }
 
-/// What marks functions for the device's thread.
+/// Marks functions for the device's thread.
 const ON_DEVICE: NonZeroUsize = match NonZeroUsize::new(!(usize::MAX >> 1)) {
     Some(bit) => bit,
     None => NonZeroUsize::MIN,
 };
+
+/// Marks launches of the thread that submits them. No function has this address.
+const OF_CALLER: NonZeroUsize = NonZeroUsize::MAX;
+/// The lowest bit of a launch's reach, above its kind.
+const REACH: u32 = u32::BITS;
 
 fn address(function: Launch) -> NonZeroUsize {
     // A function's address is never null.
     NonZeroUsize::new((function as *const ()).expose_provenance()).unwrap_or(ON_DEVICE)
 }
 
-/// A callback of a thread that waits until it was called, or never will be.
-#[derive(Debug)]
-pub(crate) struct Awaited {
-    function: Launch,
-    data: *mut c_void,
-    kind: u32,
-    reach: Reach,
-}
-
-impl Awaited {
-    /// Commands of a kind take about equally long.
-    pub(crate) const fn new(function: Launch, data: *mut c_void, kind: u32) -> Self {
-        Self { function, data, kind, reach: Reach::Ring }
-    }
-
-    /// It goes into these hardware queues.
-    pub(crate) const fn reaching(self, reach: Reach) -> Self {
-        Self { reach, ..self }
-    }
-
-    /// # Safety
-    /// As of the callback; `data` is where this is.
-    unsafe extern "C" fn call(hwq: HwQueueHandle, data: *mut c_void) -> XResultValue {
-        // SAFETY: as the caller promises.
-        let this = unsafe { &*data.cast::<Self>() };
-        // SAFETY: as the caller promises.
-        unsafe { (this.function)(hwq, this.data) }
-    }
-}
-
-/// The kind of a command, where 0 is any, and which hardware queues it goes into. To be asked
-/// before it is launched.
-pub(crate) fn kind_of(does: Does) -> (u32, Reach) {
-    let Does::Launch(function, data) = does else { return (0, Reach::Ring) };
-    if !std::ptr::fn_addr_eq(function, Awaited::call as Launch) {
-        return (0, Reach::Ring);
-    }
-    let awaited: *const Awaited = std::ptr::with_exposed_provenance(data);
-    // SAFETY: what has this callback was made from one that lives until it was called.
-    unsafe { ((*awaited).kind, (*awaited).reach) }
-}
-
 impl Command {
-    /// Calls a function that launches something, while a thread waits for that.
-    pub(crate) fn awaited(awaited: &Awaited) -> Self {
-        Self::callback(Awaited::call, std::ptr::from_ref(awaited).cast_mut().cast())
+    /// The thread that submits it launches something by itself.
+    pub(crate) fn of_caller(kind: u32, reach: Reach) -> Self {
+        let reach = match reach {
+            Reach::Ring => 0,
+            Reach::Copies => 1,
+            Reach::All => 2,
+        };
+        Self { function: OF_CALLER, data: reach << REACH | kind as usize }
     }
 
     /// Calls a function that launches something.
@@ -108,10 +79,18 @@ impl Command {
         Self { function: ON_DEVICE, data: usize::try_from(iterations).unwrap_or(usize::MAX) }
     }
 
-    /// What it does.
+    /// Work of the command.
     pub(crate) fn does(&self) -> Does {
         if self.function == ON_DEVICE {
             return Does::Compute(self.data as u64);
+        }
+        if self.function == OF_CALLER {
+            let reach = match self.data >> REACH {
+                0 => Reach::Ring,
+                1 => Reach::Copies,
+                _ => Reach::All,
+            };
+            return Does::CallerLaunches { kind: self.data as u32, reach };
         }
         let address = self.function.get() & !ON_DEVICE.get();
         let function: *const () = std::ptr::with_exposed_provenance(address);
@@ -125,9 +104,9 @@ impl Command {
         }
     }
 
-    /// Whether only the host device can do it.
+    /// Returns whether only the host device can do the work.
     pub(crate) fn is_for_host(&self) -> bool {
-        self.function.get() & ON_DEVICE.get() != 0
+        self.function.get() & ON_DEVICE.get() != 0 && self.function != OF_CALLER
     }
 
     /// As two words, for a table that is to be small.
@@ -162,22 +141,39 @@ thread_local! {
     static INSIDE: Cell<(u16, u32)> = const { Cell::new((0, 0)) };
 }
 
+/// Marks this thread as in a callback, or in a launch of its own, until this is dropped.
+#[derive(Debug)]
+pub(crate) struct InsideCallback {
+    before: (u16, u32),
+}
+
+impl InsideCallback {
+    pub(crate) fn enter() -> Self {
+        let before = INSIDE.get();
+        let here = forks();
+        // In the child of a fork within a callback, that is the parent's.
+        let depth = if before.0 == here { before.1 } else { 0 };
+        INSIDE.set((here, depth + 1));
+        Self { before }
+    }
+}
+
+impl Drop for InsideCallback {
+    fn drop(&mut self) {
+        INSIDE.set(self.before);
+    }
+}
+
 /// Calls a callback.
 pub(crate) fn call(function: Launch, hwq: HwQueueHandle, data: usize) -> XResultValue {
     let data = std::ptr::with_exposed_provenance_mut(data);
-    let before = INSIDE.get();
-    let here = forks();
-    // In the child of a fork within a callback, that is the parent's.
-    let depth = if before.0 == here { before.1 } else { 0 };
-    INSIDE.set((here, depth + 1));
+    let _inside = InsideCallback::enter();
     // SAFETY: the program that made the command promised that the function can be called with this
     // data, once, on any thread.
-    let code = unsafe { function(hwq, data) };
-    INSIDE.set(before);
-    code
+    unsafe { function(hwq, data) }
 }
 
-/// Whether this thread is in a callback, where it must not wait for queues.
+/// Returns whether this thread is in a callback, where it must not wait for queues.
 pub(crate) fn is_inside_callback() -> bool {
     INSIDE.try_with(Cell::get).is_ok_and(|(after, depth)| depth > 0 && after == forks())
 }
@@ -211,23 +207,13 @@ mod tests {
     }
 
     #[test]
-    fn an_awaited_callback_has_a_kind_and_is_called_with_its_own_data() {
-        // SAFETY: it is given a number that nothing else uses.
-        unsafe extern "C" fn add(_: HwQueueHandle, data: *mut c_void) -> XResultValue {
-            // SAFETY: as above.
-            unsafe { *data.cast::<u32>() += 1 };
-            0
+    fn a_launch_of_the_caller_s_has_its_kind_and_reach() {
+        for (kind, of) in [(0, Reach::Ring), (77, Reach::Copies), (u32::MAX, Reach::All)] {
+            let command = Command::of_caller(kind, of);
+            let does = command.does();
+            let Does::CallerLaunches { kind: back, reach } = does else { panic!("{does:?}") };
+            assert_eq!((back, reach), (kind, of));
+            assert!(!command.is_for_host());
         }
-        let mut count = 0_u32;
-        let awaited = Awaited::new(add, (&raw mut count).cast(), 77);
-        let does = Command::awaited(&awaited).does();
-        assert_eq!(kind_of(does), (77, Reach::Ring));
-        let Does::Launch(function, data) = does else { panic!("it launches") };
-        call(function, 0, data);
-        assert_eq!(count, 1);
-        let plain = Command::callback(add, (&raw mut count).cast());
-        assert_eq!(kind_of(plain.does()), (0, Reach::Ring));
-        let spread = Awaited::new(add, (&raw mut count).cast(), 78).reaching(Reach::All);
-        assert_eq!(kind_of(Command::awaited(&spread).does()), (78, Reach::All));
     }
 }

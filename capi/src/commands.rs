@@ -35,13 +35,13 @@ enum State {
 struct Place {
     /// The generation of its handle, and the state in the upper bits.
     tag: u32,
-    /// What is ready: the command's two words, in halves. What is submitted: its number in halves,
-    /// and the place of the queue's handle. The last is otherwise the next place in a list: of
+    /// Words of a ready command, two in halves; of a submitted one its number in halves, and the
+    /// place of the queue's handle. The last is otherwise the next place in a list: of
     /// those that are free, or of those of the same queue.
     words: [u32; 4],
 }
 
-/// Which of the words is the next place, and which the queue's.
+/// Index of the word with the next place, and below it that with the queue's.
 const NEXT: usize = 3;
 const QUEUE: usize = 2;
 

@@ -1,7 +1,8 @@
-//! What the environment says. `docs/src/reference/environment.md` has the table.
+//! Settings of the environment. `docs/src/reference/environment.md` has the table.
 
 use std::str::FromStr;
 
+use xsched_core::window::WindowConfig;
 use xsched_policies::any::Any;
 
 use crate::policies;
@@ -10,10 +11,10 @@ use crate::types::{PRIORITY_NO_EXECUTE, XSchedulerType};
 /// Commands that an XQueue has room for, unless `XSCHED_QUEUE_CAPACITY` says otherwise.
 const CAPACITY: u64 = 8_192;
 
-/// What the environment says, with the defaults for what it does not say.
+/// Settings of the environment, with the defaults for what it does not say.
 #[derive(Clone, Debug)]
 pub(crate) struct Env {
-    /// Who decides at first.
+    /// Scheduler that decides at first.
     pub(crate) scheduler: XSchedulerType,
     /// The policy, if that is the local scheduler.
     pub(crate) policy: Any,
@@ -24,11 +25,6 @@ pub(crate) struct Env {
     /// Predicted work between two gates of a stream at level 2, if not as by default; 0 is a gate
     /// for each command.
     pub(crate) gate_spacing_us: Option<u32>,
-    /// Each XQueue whose submits do not wait has a thread of its own that launches.
-    pub(crate) launcher_thread: bool,
-    /// Threads of each device that launch for submitters that go from one XQueue to another, 0 to
-    /// 64, if not as by default.
-    pub(crate) launcher_threads: Option<u8>,
     /// The scheduler of the node holds this process as a whole.
     pub(crate) global: bool,
     /// The scheduler of the node holds each stream by itself, where it can.
@@ -39,7 +35,7 @@ pub(crate) struct Env {
     pub(crate) log: Log,
 }
 
-/// What is logged to standard error.
+/// Levels that are logged to standard error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Log {
     Errors,
@@ -91,13 +87,6 @@ const UNITS: [(&str, bool); 2] = [("process", false), ("streams", true)];
 const LOGS: [(&str, Log); 4] =
     [("ERRO", Log::Errors), ("WARN", Log::Warnings), ("INFO", Log::Info), ("DEBG", Log::Debug)];
 
-/// Holds of the scheduler never wait for anything, so these three change nothing.
-const SUSPEND_FLAGS: [&str; 3] = [
-    "XSCHED_SCHEDULER_SUSPEND_SYNC_HWQ",
-    "XSCHED_SCHEDULER_SUSPEND_WAIT_ALL",
-    "XSCHED_SCHEDULER_SUSPEND_WAIT_IDLE",
-];
-
 /// Reads variables, and notes those that make no sense.
 struct Reader<'a> {
     get: &'a dyn Fn(&str) -> Option<String>,
@@ -105,7 +94,7 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    /// What the variable says; none if it is not set or empty.
+    /// Value of the variable; none if it is not set or empty.
     fn text(&self, name: &str) -> Option<String> {
         (self.get)(name).filter(|text| !text.is_empty())
     }
@@ -160,29 +149,18 @@ impl Env {
         };
         let capacity = reader.number("XSCHED_QUEUE_CAPACITY", 64, 65_536).unwrap_or(CAPACITY);
         let gate_spacing_us = reader.number("XSCHED_GATE_SPACING_US", 0, 1_000_000);
-        let launcher_thread = reader.one_of("XSCHED_LAUNCHER_THREAD", &SWITCH).unwrap_or(false);
-        let launcher_threads = reader.number("XSCHED_LAUNCHER_THREADS", 0, 64);
         let strict = reader.one_of("XSCHED_STRICT", &SWITCH).unwrap_or(false);
         let global =
             reader.text("XSCHED_SCHEDULER").is_some_and(|text| text.eq_ignore_ascii_case("GLB"));
         let auto = AutoQueue::read(&mut reader);
         // A policy decides within the process.
         let streams_apart = policy.is_none() && auto.as_ref().is_some_and(|auto| auto.one_by_one);
-        for name in SUSPEND_FLAGS {
-            if reader.one_of(name, &SWITCH) == Some(true) {
-                reader
-                    .complaints
-                    .push(format!("{name} changes nothing: the scheduler's holds never wait"));
-            }
-        }
         let env = Self {
             scheduler,
             policy: policy.unwrap_or(policies::DEFAULT),
             auto,
             capacity: capacity as usize,
             gate_spacing_us,
-            launcher_thread,
-            launcher_threads,
             global,
             streams_apart,
             strict,
@@ -191,12 +169,12 @@ impl Env {
         (env, reader.complaints)
     }
 
-    /// Whether it says that streams are held whatever the policy.
+    /// Returns whether the environment says that streams are held whatever the policy.
     pub(crate) fn holds_apart(&self) -> bool {
         self.auto.as_ref().is_some_and(|auto| auto.priority == Some(PRIORITY_NO_EXECUTE))
     }
 
-    /// Whether streams that get XQueues are scheduled one by one from the start.
+    /// Returns whether streams that get XQueues are scheduled one by one from the start.
     ///
     /// They are if that is asked for, or if the policy or a hint has a stream wait though all have
     /// the same hints.
@@ -216,10 +194,10 @@ fn scheduler(reader: &mut Reader<'_>) -> Option<XSchedulerType> {
     reader.one_of("XSCHED_SCHEDULER", &SCHEDULERS)
 }
 
-/// The threshold where none is set. What gates hold may be launched all the same, so with them the
-/// program's thread runs ahead.
+/// The threshold where none is set: that of the C++ XSched. Gates hold what was launched as well,
+/// so with them as much may be in flight as the hardware queue has room for.
 const fn threshold_of(has_gates: bool) -> i64 {
-    if has_gates { 1_024 } else { 16 }
+    if has_gates { WindowConfig::THRESHOLD_MAX as i64 } else { 16 }
 }
 
 impl AutoQueue {
@@ -278,27 +256,6 @@ mod tests {
     }
 
     #[test]
-    fn launcher_threads_are_asked_for() {
-        for (value, asked) in [("", false), ("on", true), ("OFF", false)] {
-            assert_eq!(read(&[("XSCHED_LAUNCHER_THREAD", value)]).0.launcher_thread, asked);
-        }
-    }
-
-    #[test]
-    fn shared_launcher_threads_are_counted() {
-        for (value, count) in [("", None), ("0", Some(0)), ("64", Some(64))] {
-            let (env, complaints) = read(&[("XSCHED_LAUNCHER_THREADS", value)]);
-            assert_eq!((env.launcher_threads, complaints), (count, Vec::new()));
-        }
-        for value in ["65", "-1", "ON"] {
-            let (env, complaints) = read(&[("XSCHED_LAUNCHER_THREADS", value)]);
-            let said =
-                format!("XSCHED_LAUNCHER_THREADS is `{value}` and is ignored; it can be 0 to 64");
-            assert_eq!((env.launcher_threads, complaints), (None, vec![said]));
-        }
-    }
-
-    #[test]
     fn each_policy_has_its_name_and_a_policy_means_the_local_scheduler() {
         for name in Any::NAMES {
             let upper = name.to_uppercase();
@@ -325,7 +282,6 @@ mod tests {
             ("XSCHED_AUTO_XQUEUE_GRAPHS", "some"),
             ("XSCHED_AUTO_XQUEUE_BATCH_SIZE", "17"),
             ("XSCHED_QUEUE_CAPACITY", "1"),
-            ("XSCHED_SCHEDULER_SUSPEND_WAIT_ALL", "ON"),
         ];
         let (env, complaints) = read(&set);
         assert_eq!(env.scheduler, XSchedulerType::kSchedulerAppManaged);

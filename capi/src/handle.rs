@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, PoisonError, RwLock};
 
-/// What a handle is of.
+/// Kind of object that a handle names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     XQueue = 1,
@@ -132,6 +132,12 @@ impl<T> Table<T> {
         place.generation = self.kind.next_generation(place.generation);
         places.free.push(handle.index);
         Some(object)
+    }
+
+    /// All objects.
+    pub(crate) fn all(&self) -> Vec<Arc<T>> {
+        let places = self.places.read().unwrap_or_else(PoisonError::into_inner);
+        places.all.iter().filter_map(|place| place.object.clone()).collect()
     }
 
     /// All objects, or none if the table is being changed just now.

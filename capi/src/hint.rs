@@ -1,4 +1,4 @@
-//! What the scheduler is told: the functions of `xsched/hint.h`.
+//! Hints to the scheduler: the functions of `xsched/hint.h`.
 //!
 //! Hints stay, whichever scheduler and policy are in charge, and count as soon as one is that wants
 //! them. Values out of range come to what the policies of the C++ XSched make of them, as far as
@@ -7,7 +7,7 @@
 use xsched_core::hint::{Hints, Laxity as CoreLaxity, OutOfRange, PolicyHint, Priority as Rank};
 use xsched_core::time::Duration;
 
-use crate::apart;
+use crate::contention::{self, Cause};
 use crate::lenient::{About, Leniency, Range};
 use crate::process::process;
 use crate::refusal::{Answer, Refusal, answer};
@@ -45,7 +45,7 @@ const TIMESLICE: Range = Range {
 const LAXITY: Range = Range { about: About::Laxity, name: "laxity in µs", min: 1, max: DAY_US };
 const DEADLINE: Range = Range { about: About::Deadline, name: "deadline in µs", ..LAXITY };
 const K: Range = Range { about: About::K, name: "k", min: 1, max: K_MAX };
-/// What happens to a hint that the C++ XSched ignores.
+/// Fate of a hint that the C++ XSched ignores.
 const IGNORED: &str = "what was set before stays";
 
 impl From<OutOfRange> for Refusal {
@@ -85,7 +85,7 @@ pub extern "C" fn XHintSetScheduler(
 ) -> XResult {
     answer(|| {
         let process = process();
-        apart::tell();
+        contention::require_scheduling(Cause::Choice);
         process.set_scheduler(scheduler_of(scheduler), policy)
     })
 }

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::refusal::{Answer, Refusal};
 
-/// What a call is about. Each is said once.
+/// Subject of a call. Each is said once.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum About {
     Priority,
@@ -27,7 +27,7 @@ pub(crate) enum About {
     ResumeFlags,
 }
 
-/// Whether such calls are taken, and which kinds the log has.
+/// Rule whether such calls are taken, and the kinds that the log has.
 #[derive(Debug)]
 pub(crate) struct Leniency {
     strict: bool,
@@ -68,7 +68,7 @@ pub(crate) struct Flags {
 }
 
 impl Flags {
-    /// Those that are known; −1 stands for all of them. Others are ignored, or the call is refused.
+    /// Known flags; −1 stands for all of them. Others are ignored, or the call is refused.
     pub(crate) fn known_of(&self, leniency: &Leniency, flags: i64) -> Answer<i64> {
         let Self { about, function, known } = self;
         let others = flags & !known;
@@ -91,7 +91,7 @@ pub(crate) struct Range {
 }
 
 impl Range {
-    /// Whether it has a value. Where not, the call comes to something else or is refused.
+    /// Returns whether it has a value. Where not, the call comes to something else or is refused.
     pub(crate) fn has(
         &self,
         leniency: &Leniency,

@@ -14,7 +14,7 @@
 //! | `process` | what the process has, and forks and exits |
 //! | `handle`, `commands` | handles that are checked |
 //! | `queue`, `hwqueue` | what the calls do |
-//! | `apart` | whether streams are scheduled one by one |
+//! | `contention` | whether streams are scheduled one by one |
 //! | `backend`, `side`, `platform` | the devices, with the C API's commands |
 //! | `graphs` | copies with gates of the program's graphs |
 //! | `policies` | the policies by their numbers |
@@ -23,10 +23,11 @@
 //! | `env`, `log`, `refusal` | the environment, the log, and texts of errors |
 #![expect(unsafe_code, reason = "it is called from C")]
 
-mod apart;
 mod backend;
+mod bypassed;
 mod command;
 mod commands;
+mod contention;
 mod env;
 mod graphs;
 mod handle;
@@ -37,7 +38,6 @@ mod lifecycle;
 mod log;
 #[cfg(all(loom, test))]
 mod models;
-mod past;
 mod platform;
 mod policies;
 pub mod private;

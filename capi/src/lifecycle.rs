@@ -17,14 +17,10 @@ use crate::refusal::{Answer, Refusal};
 use crate::side::Side;
 use crate::types::XQueueCreateFlag;
 
-const FLAGS: Flags = Flags {
-    about: About::CreateFlags,
-    function: "XQueueCreate",
-    known: BLOCKING | LAUNCHER | SUBMITTER,
-};
+const FLAGS: Flags =
+    Flags { about: About::CreateFlags, function: "XQueueCreate", known: BLOCKING | LAUNCHER };
 const BLOCKING: i64 = XQueueCreateFlag::kQueueCreateFlagBlockingSubmit as i64;
 const LAUNCHER: i64 = XQueueCreateFlag::kQueueCreateFlagLauncherThread as i64;
-const SUBMITTER: i64 = XQueueCreateFlag::kQueueCreateFlagSubmitterLaunches as i64;
 /// For how long the end of a queue is waited for on the device's side.
 const CLOSING: Duration = Duration::from_secs(2);
 
@@ -85,9 +81,7 @@ pub(crate) fn create(
     let config = XQueueConfig::default()
         .with_level(level)
         .with_capacity(process.env.capacity)
-        .with_launcher_thread(flags & LAUNCHER != 0 || process.env.launcher_thread && !blocks)
-        // A submit that waits for its launch had better launch itself.
-        .with_shared_launchers(!blocks && flags & SUBMITTER == 0)
+        .with_launcher_thread(flags & LAUNCHER != 0)
         .with_window(WindowConfig::fixed(WINDOW.0 as u32, WINDOW.1 as u32));
     let xq = hwq.hardware.open(level, config, &side)?;
     if xq.caps().level < level {
@@ -112,7 +106,7 @@ fn above(hwq: &HwQueue, level: Level) -> Refusal {
 pub(crate) fn destroy(process: &Process, handle: u64) -> Answer {
     process.queue(handle)?;
     outside_callbacks()?;
-    let queue = take(process, handle)?;
+    let queue = release(process, handle)?;
     queue.finish();
     close(process, queue);
     Ok(())
@@ -120,14 +114,66 @@ pub(crate) fn destroy(process: &Process, handle: u64) -> Answer {
 
 /// Destroys an XQueue without a wait for what was submitted, which runs all the same.
 pub(crate) fn forget(process: &Process, handle: u64) -> Answer {
-    let queue = take(process, handle)?;
-    queue.release();
+    let queue = release(process, handle)?;
     if queue.is_idle() && !is_inside_callback() {
         close(process, queue);
     } else {
         process.commands.close_queue(handle);
     }
     Ok(())
+}
+
+/// An XQueue whose stream has ended before what was launched there.
+#[derive(Debug)]
+pub(crate) struct Leaving {
+    queue: Arc<Queue>,
+    /// The context or the device of its stream, as interposers number them.
+    place: u64,
+}
+
+impl Leaving {
+    /// Lets it go for the process's exit.
+    pub(crate) fn abandon(&self) {
+        self.queue.abandon();
+    }
+}
+
+/// Destroys an XQueue and its hardware queue without a wait for what was launched, and touches its
+/// stream, of this context or device, no more.
+pub(crate) fn leave(process: &Process, handle: u64, place: u64) -> Answer {
+    let queue = process.queue(handle)?;
+    if !queue.seal() {
+        return Err(Refusal::not_supported("what was launched has to be waited for"));
+    }
+    let queue = release(process, queue.handle)?;
+    process.hwqs.remove(queue.hwq().handle);
+    let mut leaving = process.leaving();
+    let done: Vec<_> = leaving.extract_if(.., |left| left.queue.is_idle()).collect();
+    leaving.push(Leaving { queue, place });
+    drop(leaving);
+    done.into_iter().for_each(|done| close(process, done.queue));
+    Ok(())
+}
+
+/// Waits until everything has run that was launched in a context or device that is about to end, by
+/// streams that have ended.
+pub(crate) fn end_leaving(process: &Process, place: u64) {
+    let mut leaving = process.leaving();
+    let here: Vec<_> = leaving.extract_if(.., |left| left.place == place).collect();
+    drop(leaving);
+    for left in here {
+        left.queue.finish();
+        close(process, left.queue);
+    }
+}
+
+/// Ends whatever holds an XQueue, here and in the scheduler of the node, and takes it out of the
+/// table.
+fn release(process: &Process, handle: u64) -> Answer<Arc<Queue>> {
+    process.queue(handle)?.release();
+    // While it is in the table, by which the hints of the process are told.
+    process.tell_node();
+    take(process, handle)
 }
 
 /// Takes an XQueue out of the table and off its hardware queue.

@@ -1,34 +1,9 @@
-//! The log, to standard error.
-
-use std::fs::File;
-use std::io::{self, Write};
-use std::mem::ManuallyDrop;
-use std::os::fd::FromRawFd;
+//! The log, to standard error, whatever that is.
 
 use tracing::Level;
+use xsched_hal_process::message::Stderr;
 
 use crate::env::Log;
-
-/// Standard error without the lock that all of the process's Rust code shares: a child of a fork
-/// may find that taken for ever.
-struct Stderr(ManuallyDrop<File>);
-
-impl Stderr {
-    fn new() -> Self {
-        // SAFETY: it is not closed by this, and a program that has closed it gets errors.
-        Self(ManuallyDrop::new(unsafe { File::from_raw_fd(2) }))
-    }
-}
-
-impl Write for Stderr {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.write(bytes)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
 
 /// Starts logging, unless this library does so already.
 pub(crate) fn start(log: Log) {
@@ -40,7 +15,7 @@ pub(crate) fn start(log: Log) {
     };
     let subscriber = tracing_subscriber::fmt()
         .with_max_level(level)
-        .with_writer(Stderr::new)
+        .with_writer(|| Stderr)
         .with_ansi(false)
         .without_time()
         .with_target(false)

@@ -1,16 +1,18 @@
-//! What the platforms' libraries (`libhalhip.so`, `libhalcuda.so`, `libhalhost.so`) and interposers
-//! call. They are versioned together with this library (`XSCHED_PRIVATE_1`) and are no interface
-//! for programs.
+//! Functions that the platforms' libraries (`libhalhip.so`, `libhalcuda.so`, `libhalhost.so`) and
+//! interposers call. They are versioned together with this library (`XSCHED_PRIVATE_1`) and are no
+//! interface for programs.
 
 pub mod graphs;
 pub mod launches;
 pub mod waits;
 
-pub use launches::xsched_private_launch;
+pub use launches::{
+    xsched_private_begin_launch, xsched_private_begin_wait, xsched_private_end_launch,
+    xsched_private_end_wait,
+};
 
 use std::ffi::{CStr, OsStr, c_char, c_int, c_void};
 use std::os::unix::ffi::OsStrExt;
-use std::panic::catch_unwind;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Once, PoisonError};
 
@@ -18,22 +20,20 @@ use xsched_core::hint::Priority as Rank;
 use xsched_core::level::Level;
 use xsched_hal_cuda::table::CuContext;
 use xsched_hal_hip::loaded;
-use xsched_hal_stream::Gates;
 use xsched_policies::Any;
 
-use crate::apart;
+use crate::bypassed;
 use crate::command::Command;
+use crate::contention::{self, Cause};
 use crate::env::AutoQueue;
 use crate::hint::XHintPriority;
 use crate::hwqueue::HwQueue;
-use crate::lifecycle::{create, create_hwq, forget};
-use crate::past;
+use crate::lifecycle::{create, create_hwq, end_leaving, forget, leave};
 use crate::platform::Hardware;
 use crate::process::{Process, let_go_at_exit, process};
 use crate::refusal::{Answer, Refusal, answer};
 use crate::types::{
-    HwCommandHandle, HwQueueHandle, LaunchCallback, PRIORITY_MAX, XQueueCreateFlag, XQueueHandle,
-    XResult,
+    HwCommandHandle, HwQueueHandle, LaunchCallback, PRIORITY_MAX, XQueueHandle, XResult,
 };
 use crate::xqueue::{XQueueSetLaunchConfig, out};
 
@@ -201,6 +201,7 @@ pub unsafe extern "C" fn xsched_private_hip_any_queue(
 #[unsafe(no_mangle)]
 pub extern "C" fn xsched_private_hip_forget(ordinal: u64) -> XResult {
     answer(|| {
+        end_leaving(process(), ordinal);
         let number = u32::try_from(ordinal);
         process().hip.forget(number.map_err(|_| Refusal::invalid("no device has this number"))?);
         Ok(())
@@ -297,29 +298,8 @@ pub unsafe extern "C" fn xsched_private_cuda_any_queue(
 #[unsafe(no_mangle)]
 pub extern "C" fn xsched_private_cuda_forget(context: *mut c_void) -> XResult {
     answer(|| {
+        end_leaving(process(), context.addr() as u64);
         process().cuda.forget(CuContext(context));
-        Ok(())
-    })
-}
-
-/// For interposers: calls `wait` on this thread, which may wait for a whole device, while no gate
-/// holds what was launched into a stream. If the answer is not `kXSchedSuccess`, `wait` was not
-/// called.
-///
-/// # Safety
-/// `wait` may be called with `data`, once.
-// SAFETY: no other library has a function of this name.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn xsched_private_wait(
-    wait: Option<unsafe extern "C" fn(*mut c_void)>,
-    data: *mut c_void,
-) -> XResult {
-    answer(|| {
-        let wait = wait.ok_or_else(|| Refusal::invalid("the function is null"))?;
-        let process = process();
-        let gates = [process.cuda.gates(), process.hip.gates()].concat();
-        // SAFETY: as the caller promises.
-        Gates::with_all_open(&gates, || unsafe { wait(data) });
         Ok(())
     })
 }
@@ -329,7 +309,7 @@ pub unsafe extern "C" fn xsched_private_wait(
 // SAFETY: no other library has a function of this name.
 #[unsafe(no_mangle)]
 pub extern "C" fn xsched_private_waited(waited_ns: u64) -> XResult {
-    apart::waited(waited_ns);
+    contention::waited(waited_ns);
     XResult::kXSchedSuccess
 }
 
@@ -342,6 +322,27 @@ pub extern "C" fn xsched_private_look(xq: XQueueHandle) -> XResult {
         process().queue(xq)?.look();
         Ok(())
     })
+}
+
+/// For interposers: the stream of this XQueue is about to be captured. It is touched no more until
+/// the next launch, and nothing is waited for. `kXSchedErrorNotSupported` if what was launched
+/// there has to be waited for.
+// SAFETY: no other library has a function of this name.
+#[unsafe(no_mangle)]
+pub extern "C" fn xsched_private_seal(xq: XQueueHandle) -> XResult {
+    answer(|| {
+        let has_to_wait = || Refusal::not_supported("what was launched has to be waited for");
+        process().queue(xq)?.seal().then_some(()).ok_or_else(has_to_wait)
+    })
+}
+
+/// For interposers: the stream of this XQueue is about to end, in this context of CUDA or device of
+/// HIP. Destroys the XQueue and its hardware queue, and nothing is waited for. Otherwise as
+/// [`xsched_private_seal`].
+// SAFETY: no other library has a function of this name.
+#[unsafe(no_mangle)]
+pub extern "C" fn xsched_private_leave(xq: XQueueHandle, place: u64) -> XResult {
+    answer(|| leave(process(), xq, place))
 }
 
 /// `CudaQueueGet`: the hardware queue of a stream, whichever platform's.
@@ -414,57 +415,29 @@ pub extern "C" fn xsched_private_interposed() -> c_int {
     c_int::from(auto.is_some())
 }
 
-/// For interposers: the function of this name in a library that the process has loaded, other than
-/// the one that `not` is in. Null if there is none.
-///
-/// # Safety
-/// `name` is a text that ends with zero.
+/// For interposers: where it says, for ever, in which word it is whether scheduling is required.
+/// While the word is 0, a launch into a stream that has its XQueue may be made at once, without
+/// that. Word and place change from moment to moment.
 // SAFETY: no other library has a function of this name.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn xsched_private_loaded(
-    name: *const c_char,
-    not: *const c_void,
-) -> *mut c_void {
-    let look = || {
-        // SAFETY: as the caller promises.
-        let name = unsafe { CStr::from_ptr(name) };
-        loaded::symbol(name, not).map_or(std::ptr::null_mut(), |found| found.address)
-    };
-    catch_unwind(look).unwrap_or(std::ptr::null_mut())
+pub extern "C" fn xsched_private_contention() -> *const *mut AtomicU32 {
+    contention::address()
 }
 
-/// For interposers: where it says, for ever, whether something tells the streams of the process
-/// apart. While it is 0, a launch into a stream that has its XQueue may be made at once, past that;
-/// then it is 1, and stays.
-// SAFETY: no other library has a function of this name.
-#[unsafe(no_mangle)]
-pub extern "C" fn xsched_private_apart() -> *const u32 {
-    apart::address()
-}
-
-/// For interposers: where it says, for ever, in which word the scheduler of the node says whether
-/// the process has to be told from others. Null is no word. While the word is 0, it is as with
-/// [`xsched_private_apart`]; it changes from moment to moment.
-// SAFETY: no other library has a function of this name.
-#[unsafe(no_mangle)]
-pub extern "C" fn xsched_private_node() -> *const *mut AtomicU32 {
-    apart::node_address()
-}
-
-/// For interposers: says where launches are counted that go past XQueues.
+/// For interposers: says where launches are counted that bypass XQueues.
 ///
 /// # Safety
 /// `count` is null or an aligned number that is there for ever, and that others change by atomic
 /// operations alone.
 // SAFETY: no other library has a function of this name.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn xsched_private_past(count: *const u64) -> XResult {
+pub unsafe extern "C" fn xsched_private_bypassed(count: *const u64) -> XResult {
     answer(|| {
         if count.is_null() {
             return Err(Refusal::invalid("no number was given"));
         }
         // SAFETY: as the caller promises.
-        past::add(unsafe { AtomicU64::from_ptr(count.cast_mut()) });
+        bypassed::add(unsafe { AtomicU64::from_ptr(count.cast_mut()) });
         Ok(())
     })
 }
@@ -479,7 +452,8 @@ pub extern "C" fn xsched_private_stream_priority(xq: XQueueHandle, priority: c_i
         // Before the hint, so that the others' launches are known when it counts.
         if *process().first_priority.get_or_init(|| priority) != priority {
             let is_strict = matches!(process().env.policy, Any::Hpf(_));
-            if is_strict { apart::tell_by_priority() } else { apart::tell() }
+            let cause = if is_strict { Cause::Priorities } else { Cause::Choice };
+            contention::require_scheduling(cause);
         }
         let queue = process().queue(xq)?;
         // An XQueue has 0 at first.
@@ -510,19 +484,19 @@ pub unsafe extern "C" fn xsched_private_priority(
 }
 
 fn auto_queue(process: &Process, hwq: u64, auto: &AutoQueue) -> Answer<u64> {
-    // Interposers launch on the program's threads.
-    let flags = XQueueCreateFlag::kQueueCreateFlagSubmitterLaunches as i64;
     let lower = |refusal: Refusal| {
         // The device says each reason once, and the interposer's counts have those of all streams.
         tracing::debug!("a stream's XQueue is not at level {}: {}", auto.level, refusal.why);
         Ok(())
     };
-    let handle = create(process, hwq, auto.level, flags, lower)?;
+    let handle = create(process, hwq, auto.level, 0, lower)?;
     let queue = process.queue(handle)?;
     let has_gates = queue.level() > Level::Block;
     // At level 1 it is held by how little of it is in flight, once something but the scheduler of
     // the node may hold it.
-    let is_wide = !has_gates && queue.hwq().hardware.has_gates_of_process() && !apart::is_told();
+    let is_wide = !has_gates
+        && queue.hwq().hardware.has_gates_of_process()
+        && !contention::scheduling_required();
     let threshold = auto.threshold(has_gates || is_wide);
     done(XQueueSetLaunchConfig(handle, threshold, auto.batch.min(threshold)))?;
     if is_wide {
@@ -581,7 +555,7 @@ fn queue_of_stream(
     Ok(create_hwq(process, hardware)?.handle)
 }
 
-/// Whether an interposer hands launches over, or will once there is a first one.
+/// Returns whether an interposer hands launches over, or will once there is a first one.
 fn is_interposed(process: &Process) -> bool {
     let preloaded =
         || INTERPOSERS.iter().any(|name| loaded::symbol(name, std::ptr::null()).is_some());

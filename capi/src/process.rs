@@ -1,4 +1,4 @@
-//! What the process has: one runtime, its devices and its handles, whichever library is loaded
+//! Contents of the process: one runtime, its devices and its handles, whichever library is loaded
 //! first.
 
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, Ordering};
@@ -7,18 +7,19 @@ use std::time::Duration;
 
 use xsched::{Runtime, RuntimeConfig};
 use xsched_core::hint::PolicyHint;
-use xsched_node::Link;
+use xsched_node::{Link, SocketPath};
 use xsched_policies::any::Any;
 use xsched_policies::fcfs::Fcfs;
 
-use crate::apart;
+use crate::bypassed;
 use crate::command::{Command, forks, note_fork};
 use crate::commands::Commands;
+use crate::contention::{self, Cause};
 use crate::env::Env;
 use crate::handle::{Kind, Table};
 use crate::hwqueue::HwQueue;
 use crate::lenient::{About, Leniency};
-use crate::past;
+use crate::lifecycle::Leaving;
 use crate::platform::{CudaDevices, HipDevices, HostDevices};
 use crate::policies::numbered;
 use crate::queue::Queue;
@@ -28,7 +29,7 @@ use crate::types::{XPolicyType, XPolicyTypeValue, XSchedulerType};
 /// How long the scheduler may be silent. All policies here are built in and quick, so if it takes
 /// long, the machine is busy, and to give up would be wrong.
 const LEASE: Duration = Duration::from_secs(1);
-/// What stands for the policy of another scheduler.
+/// Stand-in for the policy of another scheduler.
 const NO_POLICY: XPolicyTypeValue = XPolicyType::kPolicyUnknown as XPolicyTypeValue;
 /// XQueues that there can be at a time.
 const QUEUES_MAX: usize = 8_192;
@@ -60,16 +61,17 @@ pub(crate) struct Process {
     pub(crate) highest_priority: AtomicI32,
     /// Something in this process hands launches over to XQueues.
     pub(crate) is_interposed: AtomicBool,
+    leaving: Mutex<Vec<Leaving>>,
     /// An interposer has asked whether it is to hand launches over.
     pub(crate) interposer_known: AtomicBool,
-    /// It was said that nothing does.
+    /// The program has said that nothing does.
     pub(crate) said_so: AtomicBool,
 }
 
-/// What stays when the policy is changed.
+/// Hints that stay when the policy is changed.
 #[derive(Clone, Copy, Debug, Default)]
 struct Settings {
-    /// Who decides, once a call has said so.
+    /// Scheduler that decides, once a call has said so.
     scheduler: Option<XSchedulerType>,
     timeslice: Option<PolicyHint>,
     k: Option<PolicyHint>,
@@ -94,12 +96,12 @@ fn start() -> &'static Process {
     let (env, complaints) = Env::read(&|name| variable(name));
     let log = env.log;
     if env.holds_apart() {
-        apart::tell();
+        contention::require_scheduling(Cause::Choice);
     } else if env.tells_apart() {
-        apart::tell_by_policy();
+        contention::require_scheduling(Cause::Policy);
     }
     if env.global {
-        apart::join();
+        contention::join();
     }
     let made = Box::into_raw(Box::new(Process::new(env)));
     let null = std::ptr::null_mut();
@@ -119,7 +121,7 @@ fn start() -> &'static Process {
     }
 }
 
-/// What is no UTF-8 makes no sense, but is not ignored without a word.
+/// Text that is no UTF-8 makes no sense, but is not ignored without a word.
 fn variable(name: &str) -> Option<String> {
     std::env::var_os(name).map(|text| text.to_string_lossy().into_owned())
 }
@@ -141,6 +143,7 @@ fn watch_forks() {
 /// After a fork, in the child.
 extern "C" fn in_child() {
     note_fork();
+    contention::begin_anew();
     PROCESS.store(std::ptr::null_mut(), Ordering::Release);
 }
 
@@ -164,9 +167,15 @@ impl Process {
             first_priority: OnceLock::new(),
             highest_priority: AtomicI32::new(i32::MIN),
             is_interposed: AtomicBool::new(false),
+            leaving: Mutex::default(),
             interposer_known: AtomicBool::new(false),
             said_so: AtomicBool::new(false),
         }
+    }
+
+    /// XQueues whose streams have ended before what was launched there.
+    pub(crate) fn leaving(&self) -> MutexGuard<'_, Vec<Leaving>> {
+        self.leaving.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The runtime, which is started with the first thing that needs it.
@@ -174,8 +183,7 @@ impl Process {
         let start = || {
             let lease = LEASE;
             let config = RuntimeConfig::default().with_queues(QUEUES_MAX).with_lease(lease);
-            let mut config = config.with_devices(DEVICES_MAX);
-            config.launcher_threads = self.env.launcher_threads.unwrap_or(config.launcher_threads);
+            let config = config.with_devices(DEVICES_MAX);
             let policy = policy_of(self.env.scheduler, || Ok(self.env.policy.clone()))?;
             let runtime = Runtime::with_config(policy, config)?;
             self.connect();
@@ -191,7 +199,7 @@ impl Process {
             return;
         }
         let (priority, share) = asked_of_node(&self.env);
-        match Link::open(xsched_node::socket_path(), &program(), priority, share) {
+        match Link::open(SocketPath::from_env(), &program(), priority, share) {
             Ok(link) => self.follow(link),
             Err(error) => {
                 tracing::warn!("this process cannot be scheduled with others: {error}");
@@ -210,16 +218,15 @@ impl Process {
         };
         let runtime = self.runtime()?;
         drop((self.hip.unopened().ok_or_else(late)?, self.cuda.unopened().ok_or_else(late)?));
-        let path = xsched_node::socket_path();
+        let at = SocketPath::from_env();
         let (priority, share) = asked_of_node(&self.env);
-        let link = Link::join(path.clone(), &program(), priority, share).map_err(|error| {
-            let at = path.display();
+        let link = Link::join(at.clone(), &program(), priority, share).map_err(|error| {
             Refusal::not_supported(format!(
                 "no daemon at {at}: {error}; start xschedd, or use kSchedulerLocal"
             ))
         })?;
         let open = (self.hip.unopened().ok_or_else(late)?, self.cuda.unopened().ok_or_else(late)?);
-        apart::join();
+        contention::join();
         self.follow(link);
         drop(open);
         Ok(runtime.set_policy(Fcfs)?)
@@ -227,7 +234,7 @@ impl Process {
 
     /// From now on this connection is that of the devices that are opened.
     fn follow(&self, link: Arc<Link>) {
-        link.set_past(past::all);
+        link.set_past(bypassed::all);
         link.set_levels(levels);
         // If another thread was first, there is a connection already, and this one ends.
         self.host.follow(Arc::clone(&link));
@@ -237,27 +244,29 @@ impl Process {
 
     /// Tells the scheduler of the node what the program's hints come to: the process has the
     /// highest priority and the largest share of its XQueues, but for streams that are held by
-    /// themselves.
+    /// themselves, unless they wait for others.
     pub(crate) fn tell_node(&self) {
         let Some(link) = self.cuda.link.get() else { return };
-        let queues = self.queues.try_all();
+        let queues = self.queues.all();
         let highest = queues.iter().map(|queue| queue.priority()).max().unwrap_or_default();
         let is_apart = |queue: &Queue| queue.hwq().hardware.tell_node(&queue.hints(), highest);
-        let together = queues.iter().filter(|queue| !is_apart(queue));
-        let hints: Vec<_> = together.map(|queue| queue.hints()).collect();
-        if hints.is_empty() {
+        let together: Vec<_> = queues.iter().filter(|queue| !is_apart(queue)).collect();
+        if together.is_empty() {
             return;
         }
-        let priority = hints.iter().map(|hints| hints.priority).max().unwrap_or_default();
+        let is_awaited = |queue: &&Arc<Queue>| queue.hwq().hardware.is_rest_awaited();
+        let hints: Vec<_> = together.iter().map(|queue| queue.hints()).collect();
+        let own = hints.iter().map(|hints| hints.priority).max().unwrap_or_default();
+        let priority = if together.iter().any(is_awaited) { highest } else { own };
         let share = hints.iter().filter_map(|hints| hints.utilization).max();
         link.set_hints(priority.get().into(), share);
     }
 
-    /// Whether something may hold what an interposer launches now in an XQueue.
+    /// Returns whether something may hold what an interposer launches now in an XQueue.
     pub(crate) fn may_hold(&self, queue: &Queue) -> bool {
         let highest = || self.highest_priority.load(Ordering::Relaxed);
         let is_first = || i32::from(queue.priority().get()) >= highest();
-        apart::may_hold(is_first, |is_first| {
+        contention::may_hold(is_first, |is_first| {
             self.runtime().is_ok_and(|runtime| runtime.policy_holds(is_first))
         })
     }
@@ -366,7 +375,7 @@ fn asked_of_node(env: &Env) -> (i32, Option<u8>) {
     (priority, share.and_then(|share| u8::try_from(share).ok()))
 }
 
-/// What the program is called.
+/// Name of the program.
 fn program() -> String {
     let path = std::env::current_exe().unwrap_or_default();
     path.file_name().unwrap_or_default().to_string_lossy().into_owned()
@@ -414,6 +423,7 @@ extern "C" fn at_exit() {
     for queue in process.queues.try_all() {
         queue.abandon();
     }
+    process.leaving().iter().for_each(Leaving::abandon);
     if let Some(Ok(runtime)) = process.runtime.get() {
         // It ends the scheduler's holds; if it does not answer, its watchdog does.
         let _ = runtime.set_policy(Fcfs);

@@ -4,14 +4,15 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use xsched::{Drain, Quiet, SubmitError, WaitError, XQueue};
+use xsched::{Drain, LaunchToken, Quiet, SubmitError, WaitError, XQueue};
 use xsched_core::hint::{Hints, Priority};
 use xsched_core::level::Level;
 use xsched_core::window::WindowConfig;
+use xsched_hal_stream::Reach;
 
-use crate::apart;
-use crate::command::{Awaited, Command, is_inside_callback};
+use crate::command::{Command, is_inside_callback};
 use crate::commands::Commands;
+use crate::contention;
 use crate::hwqueue::HwQueue;
 use crate::refusal::{Answer, Refusal};
 use crate::side::{End, Side};
@@ -41,11 +42,11 @@ pub(crate) struct Queue {
     /// An interposer may have launched into its stream past it, before something told the streams
     /// apart.
     was_passed: AtomicBool,
-    /// It has the threshold of one with gates, which the scheduler of the node alone closes.
+    /// The queue has the threshold of one with gates, which the scheduler of the node alone closes.
     is_wide: AtomicBool,
     /// The thread that suspended it; 0 if it is not suspended.
     suspender: AtomicU64,
-    /// It is being destroyed, and nothing may keep it from getting done.
+    /// The queue is being destroyed, and nothing may keep it from getting done.
     closing: AtomicBool,
 }
 
@@ -80,25 +81,26 @@ impl Queue {
             blocks,
             window: Mutex::new(WINDOW),
             hints: Mutex::default(),
-            was_passed: AtomicBool::new(!apart::is_told()),
+            was_passed: AtomicBool::new(!contention::scheduling_required()),
             is_wide: AtomicBool::new(false),
             suspender: AtomicU64::new(0),
             closing: AtomicBool::new(false),
         }
     }
 
-    /// It has the threshold of a queue with gates, though it is at level 1.
+    /// Gives it the threshold of a queue with gates, though it is at level 1.
     pub(crate) fn set_wide(&self) {
         self.is_wide.store(true, Ordering::Relaxed);
     }
 
-    /// Whether it has that threshold, and streams are told apart by now: then it is to have that of
-    /// its level. True once.
+    /// Returns whether it has that threshold, and streams are told apart by now: then it is to have
+    /// that of its level. True once.
     pub(crate) fn is_to_be_narrow(&self) -> bool {
-        self.is_wide.load(Ordering::Relaxed) && apart::is_told() && self.end_wide()
+        self.is_wide.load(Ordering::Relaxed) && contention::scheduling_required() && self.end_wide()
     }
 
-    /// Its threshold is of its level, or one that was asked for. Whether it was not before.
+    /// Notes that its threshold is of its level, or one that was asked for. Returns whether it was
+    /// not before.
     pub(crate) fn end_wide(&self) -> bool {
         self.is_wide.swap(false, Ordering::Relaxed)
     }
@@ -108,29 +110,29 @@ impl Queue {
         &self.hwq
     }
 
-    /// What tells when neither this nor the device's side has it any more.
+    /// Watch that tells when neither this nor the device's side has it any more.
     pub(crate) fn end(&self) -> Arc<End> {
         self.side.end()
     }
 
-    /// Lets everything run until the queue is done, though another thread suspends it or sets its
-    /// priority meanwhile.
-    pub(crate) fn finish(&self) {
-        self.release();
-        self.xq.wait_all();
-    }
-
-    /// Lets everything run, whatever holds it.
+    /// Lets everything run, whatever holds it: a suspension, and the priorities with which nothing
+    /// runs. From now on no call changes that.
     pub(crate) fn release(&self) {
         // Before the rest: a thread that holds it after this resume sees the flag.
         self.closing.store(true, Ordering::SeqCst);
         self.suspender.store(0, Ordering::Relaxed);
         self.xq.resume();
         let mut hints = lock(&self.hints);
-        if hints.priority == Priority::NO_EXECUTE {
-            hints.priority = Priority::MIN;
-            self.xq.set_hints(*hints);
+        let runnable = hints.without_no_execute();
+        if *hints != runnable {
+            *hints = runnable;
+            self.xq.set_hints(runnable);
         }
+    }
+
+    /// Waits until everything submitted is done.
+    pub(crate) fn finish(&self) {
+        self.xq.wait_all();
     }
 
     /// Submits a command that was created.
@@ -151,12 +153,14 @@ impl Queue {
         }
     }
 
-    /// Has a callback called on this thread when it is its turn, and returns after that, or when it
-    /// will never be called.
-    pub(crate) fn launch_here(&self, launch: &Awaited) -> Answer {
+    /// Returns when this thread is to launch something by itself; `None` if it was dropped.
+    pub(crate) fn begin_launch(
+        &self,
+        kind: u32,
+        reach: Reach,
+    ) -> Answer<Option<LaunchToken<Command>>> {
         self.may_wait("it would wait for the launch")?;
-        self.xq.launch_here(Command::awaited(launch)).map_err(|_| lost())?;
-        Ok(())
+        self.xq.begin_launch(Command::of_caller(kind, reach)).map_err(|_| lost())
     }
 
     fn submit_command(&self, command: Command) -> Answer<u64> {
@@ -170,7 +174,7 @@ impl Queue {
             Ok(ticket) => return Ok(ticket.number()),
             Err(SubmitError::Full(command)) => command,
             // No XQueue of this interface is closed while it can be found.
-            Err(SubmitError::Lost(_) | SubmitError::Closed(_)) => return Err(lost()),
+            Err(_) => return Err(lost()),
         };
         self.may_wait("the XQueue is full")?;
         match self.xq.submit(command) {
@@ -179,7 +183,7 @@ impl Queue {
         }
     }
 
-    /// Whether this thread can wait for the queue to get on without waiting for itself.
+    /// Returns whether this thread can wait for the queue to get on without waiting for itself.
     fn may_wait(&self, what: &str) -> Answer {
         if is_inside_callback() {
             return Err(Refusal::not_allowed(format!(
@@ -224,7 +228,7 @@ impl Queue {
         }
     }
 
-    /// Whether everything submitted is done.
+    /// Returns whether everything submitted is done.
     pub(crate) fn is_idle(&self) -> bool {
         let stats = self.xq.stats();
         stats.retired >= stats.submitted
@@ -300,6 +304,11 @@ impl Queue {
         let ticket = launched.checked_sub(1).and_then(|last| self.xq.ticket_of(last));
         // How it ended is answered to the thread that waits for the command itself.
         let _ = ticket.map(|ticket| self.xq.wait_timeout(ticket, MARKING));
+    }
+
+    /// Touches its stream no more until the next launch. False if it cannot do without.
+    pub(crate) fn seal(&self) -> bool {
+        self.xq.seal()
     }
 
     pub(crate) fn resume(&self, drop_commands: bool) {
@@ -380,12 +389,12 @@ impl Queue {
         Ok(())
     }
 
-    /// What the policy knows about it.
+    /// Hints that the policy has of it.
     pub(crate) fn hints(&self) -> Hints {
         *lock(&self.hints)
     }
 
-    /// Its priority, as it was set last.
+    /// Priority of the queue, as it was set last.
     pub(crate) fn priority(&self) -> Priority {
         lock(&self.hints).priority
     }

@@ -75,6 +75,7 @@ impl From<WaitError> for Refusal {
         match error {
             WaitError::Failed(fault) => Self::of_fault(fault),
             WaitError::Forgotten => Self::not_found(error.to_string()),
+            WaitError::InCommand => Self::not_allowed(error.to_string()),
             other => Self::new(XResult::kXSchedErrorUnknown, other.to_string()),
         }
     }

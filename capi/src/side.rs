@@ -1,4 +1,4 @@
-//! What the device's side of a queue knows and its handle wants to know: callbacks' answers, and
+//! Facts that the device's side of a queue has for its handle: callbacks' answers, and
 //! how far launching has got.
 
 use std::collections::VecDeque;
@@ -15,7 +15,7 @@ const ANSWERS_MAX: usize = 64;
 /// How often a thread looks that waits for a launch, since commands that are dropped never are.
 const LOOK: Duration = Duration::from_millis(2);
 
-/// What the device's side of a queue tells its handle.
+/// Facts that the device's side of a queue tells its handle.
 #[derive(Debug)]
 pub(crate) struct Side {
     pub(crate) hwq: HwQueueHandle,
@@ -31,7 +31,7 @@ pub(crate) struct Side {
     end: Arc<End>,
 }
 
-/// Whose turn it is to be called, of commands whose submitting calls wait: data of theirs ends with
+/// Turn to be called, of commands whose submitting calls wait: data of theirs ends with
 /// these calls.
 #[derive(Debug, Default)]
 struct Turn {
@@ -68,7 +68,7 @@ struct Notes {
     /// Commands whose callbacks failed, in order of their numbers, that have not been reported as
     /// completions.
     unreported: VecDeque<u64>,
-    /// What callbacks answered, the newest last.
+    /// Answers of callbacks, the newest last.
     answers: VecDeque<(u64, XResultValue)>,
     /// The first failure that no wait for all has returned.
     first: Option<(u64, Refusal)>,
@@ -89,7 +89,7 @@ impl Side {
         }
     }
 
-    /// What tells when nothing has this any more.
+    /// Watch that tells when nothing has this any more.
     pub(crate) fn end(&self) -> Arc<End> {
         Arc::clone(&self.end)
     }
@@ -186,7 +186,7 @@ impl Side {
         self.notes().first.get_or_insert((number, why));
     }
 
-    /// What the callback of a command answered, if it failed not long ago.
+    /// Answer of the callback of a command, if it failed not long ago.
     pub(crate) fn answer_of(&self, number: u64) -> Option<Refusal> {
         let notes = self.notes();
         let (_, answer) = notes.answers.iter().rev().find(|(of, _)| *of == number)?;

@@ -1,5 +1,5 @@
-//! What threads wait for in `side` and `commands`: the standard library's, or, with `--cfg loom`,
-//! loom's, for the models in `models`. See `docs/src/reference/models.md`.
+//! Primitives that threads wait for in `side` and `commands`: the standard library's, or, with
+//! `--cfg loom`, loom's, for the models in `models`. See `xtask/src/loom/mod.rs`.
 //!
 //! No wait of loom's ends by its time limit, so nothing that a model shows relies on one.
 

@@ -74,15 +74,15 @@ pub enum XPreemptLevel {
     kPreemptLevelUnknown = 0,
     /// Nothing more is launched.
     kPreemptLevelBlock = 1,
-    /// What is launched and has not started does not start.
+    /// Launched commands that have not started do not start.
     kPreemptLevelDeactivate = 2,
-    /// What runs is stopped.
+    /// The running command is stopped.
     kPreemptLevelInterrupt = 3,
     /// One past the last.
     kPreemptLevelMax = 4,
 }
 
-/// Whether a queue has something to do.
+/// State of a queue: idle, or with something to do.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum XQueueState {
@@ -94,7 +94,7 @@ pub enum XQueueState {
     kQueueStateReady = 2,
 }
 
-/// What an XQueue can do. This library's queues have all of it.
+/// Features of an XQueue. This library's queues have all of it.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "names of features")]
@@ -120,10 +120,6 @@ pub enum XQueueCreateFlag {
     /// A thread of the XQueue's own launches its commands, so `XQueueSubmit` returns at once. The
     /// C++ XSched does not have this flag.
     kQueueCreateFlagLauncherThread = 0x0100,
-    /// No thread of the device launches the XQueue's commands for a thread that feeds several
-    /// XQueues: the submitting thread does, as long as the XQueue may launch. The C++ XSched does
-    /// not have this flag.
-    kQueueCreateFlagSubmitterLaunches = 0x0200,
     /// All of them.
     kQueueCreateFlagMaskAll = -1,
 }
@@ -150,13 +146,14 @@ pub enum XQueueSuspendFlag {
 pub enum XQueueResumeFlag {
     /// Everything goes on.
     kQueueResumeFlagNone = 0x0000,
-    /// What was not launched is dropped, and with it what can be taken back from the device.
+    /// Commands that were not launched are dropped, and with them what can be taken back from the
+    /// device.
     kQueueResumeFlagDropCommands = 0x0001,
     /// All of them.
     kQueueResumeFlagMaskAll = -1,
 }
 
-/// Who decides which queues run.
+/// Scheduler that decides which queues run.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum XSchedulerType {
@@ -173,7 +170,7 @@ pub enum XSchedulerType {
     kSchedulerMax = 4,
 }
 
-/// Which policy decides.
+/// Policy that decides.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "names of policies")]

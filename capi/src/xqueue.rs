@@ -2,8 +2,8 @@
 
 use std::ffi::{c_char, c_void};
 
-use crate::apart;
 use crate::command::Command;
+use crate::contention::{self, Cause};
 use crate::lenient::{About, Flags};
 use crate::lifecycle::{create, destroy, destroy_hwq, synchronize_hwq};
 use crate::process::process;
@@ -57,7 +57,7 @@ pub unsafe extern "C" fn XQueueCreate(
         // SAFETY: as the caller promises.
         let xq = unsafe { out(xq) }?;
         let process = process();
-        apart::tell();
+        contention::require_scheduling(Cause::Choice);
         let lower = |refusal| process.leniency.take(About::Level, refusal, "the XQueue has that");
         xq.write(create(process, hwq, level, flags, lower)?);
         Ok(())
@@ -85,7 +85,7 @@ pub unsafe extern "C" fn XQueueGet(xq: *mut XQueueHandle, hwq: HwQueueHandle) ->
         let there = *process().hwq(hwq)?.xqueue();
         let there = there.ok_or_else(|| Refusal::not_found("the hardware queue has no XQueue"))?;
         // The caller may hold it, or submit to it, so that no launch may go past it any more.
-        apart::tell();
+        contention::require_scheduling(Cause::Choice);
         xq.write(there);
         Ok(())
     })

@@ -4,18 +4,16 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, Parser, Subcommand, value_parser};
+use clap::{ArgGroup, Args, Parser, Subcommand, value_parser};
 use clap_complete::Shell;
-use xsched_lab::commands::{BenchCommand, EXIT_CODES, LabCommand, SpinHal};
-use xsched_lab::parent;
+use xsched_console::program::EXIT_CODES;
 use xsched_launch::{LaunchArgs, Messages};
 use xsched_sim::scenario::System;
 
 /// Most seeds that a run or a comparison takes.
 const MAX_SEEDS: u64 = 1_000_000;
 
-/// Preemptive scheduling of accelerator queues: see it work, simulate it, compare policies, look
-/// for faults.
+/// Preemptive scheduling of accelerator queues: run programs, operate a node, simulate policies.
 #[derive(Debug, Parser)]
 #[command(name = "xsched", version, after_help = EXIT_CODES)]
 pub(crate) struct Cli {
@@ -25,16 +23,10 @@ pub(crate) struct Cli {
     /// How much it says.
     #[command(flatten)]
     pub(crate) messages: Messages,
-    /// The process that started this one, which ends with it.
-    #[arg(long = parent::NAME, value_name = "PID", global = true, hide = true)]
-    pub(crate) parent: Option<u32>,
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Run a service of three priorities on a real device, without and with a policy.
-    #[command(after_help = policies())]
-    Demo(DemoArgs),
     Run(LaunchArgs),
     /// List the processes that the scheduler of this node, xschedd, knows: who runs, who is held.
     ///
@@ -43,8 +35,9 @@ pub(crate) enum Command {
     Ps(PsArgs),
     /// Show the GPUs and processes of this node as they change.
     ///
-    /// The keys are named in the last line; `q` leaves. If the daemon goes away, it says so and
-    /// goes on when there is one. Without a terminal it prints one frame.
+    /// The keys are named in the last line; `?` says what the columns mean, and `q` leaves. If the
+    /// daemon goes away, it says so and goes on when there is one. Without a terminal it prints one
+    /// frame.
     #[command(after_help = EXIT_CODES)]
     Top(TopArgs),
     /// Tell the scheduler of this node, xschedd, what to do.
@@ -65,12 +58,6 @@ pub(crate) enum Command {
     /// of its launches went through XQueues. Every problem comes with what to do about it.
     #[command(after_help = DOCTOR_CODES)]
     Doctor(DoctorArgs),
-    /// Measure real devices.
-    #[command(subcommand, after_help = EXIT_CODES)]
-    Bench(BenchCommand),
-    /// Run the experiments of the test plan with real programs, and read what others have measured.
-    #[command(subcommand, after_help = EXIT_CODES)]
-    Lab(LabCommand),
     /// Run the simulator.
     #[command(subcommand, after_help = EXIT_CODES)]
     Sim(Sim),
@@ -154,9 +141,6 @@ pub(crate) struct DrainArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct RecordArgs {
-    /// Record all processes that xschedd schedules.
-    #[arg(long, required = true)]
-    pub(crate) daemon: bool,
     /// The file for the record.
     #[arg(long, value_name = "FILE")]
     pub(crate) out: PathBuf,
@@ -177,13 +161,16 @@ pub(crate) struct PolicyArgs {
 }
 
 #[derive(Debug, Args)]
+#[command(group(
+    ArgGroup::new("change").required(true).multiple(true).args(["priority", "share", "active"])
+))]
 pub(crate) struct SetArgs {
     /// The process.
     #[arg(value_name = "PID")]
     pub(crate) pid: i32,
     /// Its priority, −256 to 255.
     #[arg(long, value_name = "N", allow_negative_numbers = true,
-        value_parser = value_parser!(i32).range(-256..=255), required_unless_present_any = ["share", "active"])]
+        value_parser = value_parser!(i32).range(-256..=255))]
     pub(crate) priority: Option<i32>,
     /// Its share of each GPU, in percent.
     #[arg(long, value_name = "P", value_parser = value_parser!(u8).range(0..=100))]
@@ -210,6 +197,9 @@ pub(crate) struct DoctorArgs {
     /// what the program prints to standard error.
     #[arg(long, value_name = "OUT", num_args = 0..=1, default_missing_value = "-")]
     pub(crate) json: Option<PathBuf>,
+    /// Print what happens to each function of CUDA's driver and HIP's runtime.
+    #[arg(long, conflicts_with_all = ["json", "program"])]
+    pub(crate) functions: bool,
     /// Ask the drivers, and print what they say for the process that reports.
     #[arg(long, hide = true, conflicts_with_all = ["json", "program"])]
     pub(crate) probe: bool,
@@ -253,7 +243,7 @@ pub(crate) enum Sim {
 }
 
 fn experiments() -> String {
-    format!("Experiments: {}.\n{EXIT_CODES}", xsched_lab::paper::ids().join(", "))
+    format!("Experiments: {}.\n{EXIT_CODES}", xsched_paper::ids().join(", "))
 }
 
 #[derive(Debug, Args)]
@@ -287,40 +277,6 @@ pub(crate) struct DevicesArgs {
     pub(crate) json: Option<PathBuf>,
 }
 
-/// Most requests of a demo.
-const MAX_REQUESTS: u64 = 1_000_000;
-
-#[derive(Debug, Args)]
-pub(crate) struct DemoArgs {
-    /// Requests of the high-priority task in each part, by default 1000; the other tasks make at
-    /// least a fifth of that.
-    #[arg(long, value_name = "N", conflicts_with = "quick")]
-    #[arg(value_parser = value_parser!(u64).range(1..=MAX_REQUESTS))]
-    pub(crate) requests: Option<u64>,
-    /// The device; by default CUDA's or HIP's if one works, and the processor otherwise.
-    #[arg(long, value_enum)]
-    pub(crate) hal: Option<SpinHal>,
-    /// Policy of the scheduled part.
-    #[arg(long, value_name = "P", default_value = "hpf")]
-    pub(crate) policy: String,
-    /// Preemption level, 1 to 3; by default the highest of the device.
-    #[arg(long, value_name = "N")]
-    pub(crate) level: Option<u8>,
-    /// A look in three seconds, with too few requests for a sound verdict.
-    #[arg(long)]
-    pub(crate) quick: bool,
-    /// Draw the latency distributions.
-    #[arg(long, value_name = "OUT")]
-    pub(crate) svg: Option<PathBuf>,
-    /// Write a record of the scheduled part, for `xsched replay`.
-    #[arg(long, value_name = "OUT")]
-    pub(crate) record: Option<PathBuf>,
-    /// Write the figures as JSON; `-` writes them to standard output and the tables to standard
-    /// error.
-    #[arg(long, value_name = "OUT")]
-    pub(crate) json: Option<PathBuf>,
-}
-
 fn policies() -> String {
     format!("Policies: {}.\n{EXIT_CODES}", xsched_sim::run::policy_names().join(", "))
 }
@@ -333,12 +289,9 @@ fn policies_and_systems() -> String {
 pub(crate) struct RunArgs {
     /// The scenario, a TOML file.
     pub(crate) file: PathBuf,
-    /// Policy, instead of that of the scenario.
+    /// Policy, or system to compare with, instead of the policy of the scenario.
     #[arg(long, value_name = "P")]
     pub(crate) policy: Option<String>,
-    /// System to compare with, to run instead of a policy.
-    #[arg(long, value_name = "S", conflicts_with_all = ["policy", "level"])]
-    pub(crate) system: Option<System>,
     /// Preemption level, 1 to 3, instead of that of the scenario.
     #[arg(long, value_name = "N")]
     pub(crate) level: Option<u8>,
@@ -359,9 +312,6 @@ pub(crate) struct RunArgs {
     /// Write the timeline of the first seed for a trace viewer.
     #[arg(long, value_name = "OUT")]
     pub(crate) trace: Option<PathBuf>,
-    /// Leave the invariants unchecked.
-    #[arg(long)]
-    pub(crate) no_checks: bool,
 }
 
 #[derive(Debug, Args)]
@@ -423,7 +373,7 @@ pub(crate) struct ReplayArgs {
     #[arg(long, value_name = "N")]
     pub(crate) level: Option<u8>,
     /// Have the daemon of a node schedule the processes, with its latencies: for what
-    /// `xsched record --daemon` has written. Another policy than the recorded one is told what the
+    /// `xsched record` has written. Another policy than the recorded one is told what the
     /// daemon tells it by default, as how long a turn is.
     #[arg(long, conflicts_with = "level")]
     pub(crate) daemon: bool,

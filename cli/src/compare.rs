@@ -4,10 +4,10 @@ mod page;
 
 use std::collections::BTreeMap;
 
-use xsched_lab::console::Ending;
-use xsched_lab::console::output::{Outputs, Places};
-use xsched_lab::console::progress::Progress;
-use xsched_lab::machine::default_threads;
+use xsched_console::Ending;
+use xsched_console::machine::default_threads;
+use xsched_console::output::{Outputs, Places};
+use xsched_console::progress::Progress;
 use xsched_sim::report::{
     self, CheckFigures, Comparison, Series, combinations, comparison_svg, run_comparison,
 };

@@ -1,23 +1,24 @@
 //! Why a command cannot be carried out.
 
 use std::io;
-use std::path::PathBuf;
 
 use thiserror::Error;
-use xsched_lab::CommandError;
-use xsched_lab::paper::PaperError;
+use xsched_console::OutputError;
 use xsched_launch::LaunchError;
-use xsched_node::NodeError;
+use xsched_node::{NodeError, SocketPath};
+use xsched_paper::PaperError;
 use xsched_sim::replay::ReplayError;
 use xsched_sim::report::SvgError;
 use xsched_sim::run::RunError;
 use xsched_sim::scenario::ScenarioError;
 
+use crate::node::plain;
+
 /// Why a command cannot be carried out. All of these end the program with code 2.
 #[derive(Debug, Error)]
 pub(crate) enum CliError {
     #[error(transparent)]
-    Command(#[from] CommandError),
+    Output(#[from] OutputError),
     #[error(transparent)]
     Launch(#[from] LaunchError),
     #[error(transparent)]
@@ -28,10 +29,12 @@ pub(crate) enum CliError {
     Paper(#[from] PaperError),
     #[error(transparent)]
     Svg(#[from] SvgError),
-    #[error("the scheduler of the node, at {}: {source}", path.display())]
-    Node { path: PathBuf, source: NodeError },
+    #[error("the scheduler of the node, at {at}: {}", plain(&source.to_string()))]
+    Node { at: SocketPath, source: NodeError },
     #[error(transparent)]
     Config(#[from] xsched_daemon::config::ConfigError),
+    #[error(transparent)]
+    Daemon(#[from] xsched_daemon::DaemonError),
     #[error("cannot read {place}: {source}")]
     Read { place: String, source: io::Error },
     #[error("{place}: {source}")]
@@ -42,10 +45,4 @@ pub(crate) enum CliError {
     NotTried { program: String, why: String },
     #[error("{count} seeds from {first} on go past the largest seed, {}", u64::MAX)]
     Seeds { first: u64, count: u64 },
-}
-
-/// The text with control characters, line breaks above all, replaced by spaces: an error is one
-/// line whatever file name it quotes.
-pub(crate) fn one_line(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }

@@ -4,7 +4,7 @@
 use std::env;
 use std::path::Path;
 
-use xsched_lab::console::{Ending, note};
+use xsched_console::{Ending, note};
 use xsched_launch::{Interposers, LaunchArgs, folders_beside};
 
 use crate::error::CliError;
@@ -18,5 +18,5 @@ pub(crate) fn execute(args: &LaunchArgs) -> Result<Ending, CliError> {
     for (name, value) in launch.variables() {
         note(|| format!("{name} is {}", value.to_string_lossy()));
     }
-    Err(launch.exec().into())
+    Err(launch.exec_as_started().into())
 }

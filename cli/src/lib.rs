@@ -1,9 +1,8 @@
-//! The `xsched` command: it reads arguments, has the simulator or the lab do the work, and prints
+//! The `xsched` command: reads arguments, has the simulator or the daemon do the work, and prints
 //! the results.
 
 mod args;
 mod compare;
-mod demo;
 mod devices;
 mod doctor;
 mod error;
@@ -20,24 +19,12 @@ mod text;
 mod top;
 pub mod variables;
 
-use std::io::{self, Write};
 use std::process::ExitCode;
-use std::time::Instant;
 
 use args::{Cli, Command, Sim};
-use clap::{CommandFactory, Parser};
-use error::{CliError, one_line};
-use xsched_lab::console::{Ending, Verbosity, note, output};
-use xsched_lab::parent;
-
-/// Everything was fine.
-const EXIT_OK: u8 = 0;
-/// A check failed: an invariant was violated, a measured value was missed in a run over several
-/// seeds, the swarm found something, or a replay differs from its record.
-const EXIT_FINDING: u8 = 1;
-/// Bad input: a file, an argument, or a place that cannot be written to. The same code as that of
-/// mistakes which the argument parser finds.
-const EXIT_BAD_INPUT: u8 = 2;
+use clap::CommandFactory;
+use error::CliError;
+use xsched_console::{Verbosity, program};
 
 /// The whole command line, for a reference of all commands and options.
 #[must_use]
@@ -49,57 +36,17 @@ pub fn command() -> clap::Command {
 /// well, 1 if a check failed, 2 for bad input.
 #[must_use]
 pub fn main() -> ExitCode {
-    let cli = match Cli::try_parse() {
-        Ok(cli) => cli,
-        Err(usage) => {
-            // Help and version come this way too.
-            return ExitCode::from(print_usage(&usage));
-        }
-    };
-    match run(&cli) {
-        Ok(code) => ExitCode::from(code),
-        Err(error) => {
-            output::complain(&format!("error: {}\n", one_line(&error.to_string())));
-            ExitCode::from(EXIT_BAD_INPUT)
-        }
-    }
-}
-
-/// Prints help, the version or what is wrong with the arguments, and gives the exit code.
-fn print_usage(usage: &clap::Error) -> u8 {
-    match usage.print().and_then(|()| io::stdout().flush()) {
-        _ if usage.use_stderr() => EXIT_BAD_INPUT,
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            output::complain(&format!("error: cannot write standard output: {error}\n"));
-            EXIT_BAD_INPUT
-        }
-        _ => EXIT_OK,
-    }
-}
-
-/// Carries the command out, and prints what is wrong even if little is to be printed.
-fn run(cli: &Cli) -> Result<u8, CliError> {
-    cli.parent.map_or(Ok(()), parent::follow)?;
-    match (cli.messages.quiet, cli.messages.verbose) {
-        (true, _) => Verbosity::Quiet.set(),
-        (_, true) => Verbosity::Verbose.set(),
-        _ => Verbosity::Normal.set(),
-    }
-    let start = Instant::now();
-    let code = execute(&cli.command)?;
-    output::finish(Ending::new(code == EXIT_FINDING))?;
-    note(|| format!("took {:.1} s", start.elapsed().as_secs_f64()));
-    Ok(code)
+    program::main(|cli: &Cli| {
+        let verbosity = Verbosity::of(cli.messages.quiet, cli.messages.verbose);
+        program::execute(verbosity, || execute(&cli.command))
+    })
 }
 
 fn execute(command: &Command) -> Result<u8, CliError> {
     let ending = match command {
         // With the code of the program that it tries.
         Command::Doctor(args) => return doctor::execute(args),
-        Command::Bench(bench) => bench.execute().map_err(CliError::from),
-        Command::Lab(lab) => lab.execute().map_err(CliError::from),
         Command::Devices(args) => devices::execute(args),
-        Command::Demo(args) => demo::execute(args),
         Command::Run(args) => launch::execute(args),
         Command::Ps(args) => node::ps(args),
         Command::Top(args) => top::execute(args),
@@ -114,10 +61,7 @@ fn execute(command: &Command) -> Result<u8, CliError> {
         Command::Completions(args) => manual::completions(args),
         Command::Man(args) => manual::man(args),
     }?;
-    Ok(match ending {
-        Ending::Fine => EXIT_OK,
-        Ending::Finding => EXIT_FINDING,
-    })
+    Ok(ending.into())
 }
 
 /// Refuses seeds that would wrap around, so that every seed that is printed can be asked for.

@@ -2,10 +2,10 @@
 
 use std::fs;
 
-use xsched_lab::console::Ending;
-use xsched_lab::console::output::{Output, Stream};
-use xsched_lab::machine::default_threads;
-use xsched_lab::paper::lv3::{page, study};
+use xsched_console::Ending;
+use xsched_console::machine::default_threads;
+use xsched_console::output::{Output, Stream};
+use xsched_paper::lv3::{page, study};
 use xsched_sim::report::write_json;
 
 use crate::args::Lv3Args;

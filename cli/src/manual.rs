@@ -2,8 +2,8 @@
 
 use std::fs;
 
-use xsched_lab::console::output::Stream;
-use xsched_lab::console::{Ending, note};
+use xsched_console::output::Stream;
+use xsched_console::{Ending, note};
 
 use crate::args::{CompletionsArgs, ManArgs};
 use crate::error::CliError;

@@ -1,15 +1,14 @@
 //! `xsched ps` and `xsched ctl`: what the scheduler of the node says, and what it is told.
 
-use std::io::{self, Write};
-use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use xsched_daemon::config::Config;
-use xsched_lab::console::Ending;
-use xsched_lab::console::output::Stream;
-use xsched_lab::console::table::table;
+use xsched_console::Ending;
+use xsched_console::output::Stream;
+use xsched_console::table::table;
+use xsched_daemon::config::{Config, missing_hint};
+use xsched_daemon::{Daemon, is_shown};
 use xsched_node::{
-    Answer, Changed, ClientStatus, NodeError, Outsider, Request, Status, Wire, socket_path,
+    Answer, Changed, ClientStatus, NodeError, Outsider, Request, SocketPath, Status,
 };
 
 use crate::args::{CheckArgs, Control, PsArgs, SetArgs};
@@ -20,29 +19,28 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Asks the daemon.
 fn ask(request: &Request) -> Result<Answer, CliError> {
-    let path = socket_path();
-    let failed = |source| CliError::Node { path: path.clone(), source };
-    let wire = Wire::connect(&path, PATIENCE).map_err(failed)?;
+    let at = SocketPath::from_env();
+    let failed = |source| CliError::Node { at: at.clone(), source };
+    let wire = at.connect(PATIENCE).map_err(failed)?;
     wire.ask(request, None).map(|(answer, _)| answer).map_err(failed)
 }
 
-/// Asks the daemon at a path who runs and who is held.
-pub(crate) fn status(path: &Path) -> Result<Status, NodeError> {
-    Wire::connect(path, PATIENCE)?.status()
+/// Asks the daemon at one of these paths who runs and who is held.
+pub(crate) fn status(at: &SocketPath) -> Result<Status, NodeError> {
+    at.connect(PATIENCE)?.status()
 }
 
 /// Who runs and who is held.
 pub(crate) fn ps(args: &PsArgs) -> Result<Ending, CliError> {
-    let path = socket_path();
-    let status = status(&path).map_err(|source| CliError::Node { path, source })?;
+    let at = SocketPath::from_env();
+    let status = status(&at).map_err(|source| CliError::Node { at, source })?;
     let text = if args.json {
         let text = serde_json::to_string_pretty(&status).unwrap_or_default();
         format!("{text}\n")
     } else {
         report(&status)
     };
-    // A reader that has seen enough is no error.
-    let _ = io::stdout().write_all(text.as_bytes());
+    Stream::Stdout.insist(&text)?;
     Ok(Ending::Fine)
 }
 
@@ -51,7 +49,7 @@ fn report(status: &Status) -> String {
         "pid", "uid", "<tenant", "<program", "<GPU", "<state", "since s", "priority", "share %",
         "GPU s", "holds",
     ];
-    let title = format!("processes, policy {}", status.policy);
+    let title = format!("processes, policy {}", plain(&status.policy));
     let mut text = table(&title, &header, status.clients.iter().map(row));
     let in_gangs = status.clients.iter().filter(|client| client.gang.is_some());
     let in_gangs: Vec<_> = in_gangs.map(gang_row).collect();
@@ -79,7 +77,7 @@ fn report(status: &Status) -> String {
 
 /// What others say, without what a terminal might take for a command.
 pub(crate) fn plain(text: &str) -> String {
-    text.chars().filter(|c| !c.is_control()).collect()
+    text.chars().filter(|c| is_shown(*c)).collect()
 }
 
 fn percent(permille: u32) -> String {
@@ -115,7 +113,7 @@ fn gang_row(client: &ClientStatus) -> Vec<String> {
         client.pid.to_string(),
         client.uid.to_string(),
         plain(&client.device),
-        client.state.clone(),
+        plain(&client.state),
     ]
 }
 
@@ -123,10 +121,10 @@ fn changed_row(changed: &Changed) -> Vec<String> {
     let at = Duration::from_millis(changed.at_unix_ms);
     let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     vec![
-        changed.what.clone(),
+        plain(&changed.what),
         changed.pid.map_or_else(|| "-".to_owned(), |pid| pid.to_string()),
-        changed.live.clone(),
-        changed.file.clone(),
+        plain(&changed.live),
+        plain(&changed.file),
         changed.uid.to_string(),
         (since_1970.saturating_sub(at).as_secs() / 60).to_string(),
     ]
@@ -138,10 +136,10 @@ fn row(client: &ClientStatus) -> Vec<String> {
     vec![
         client.pid.to_string(),
         client.uid.to_string(),
-        client.tenant.clone(),
+        plain(&client.tenant),
         plain(&client.name),
         plain(&client.device),
-        state.to_owned(),
+        plain(state),
         seconds(client.since_ms),
         client.priority.to_string(),
         client.share.map_or_else(|| "-".to_owned(), |share| share.to_string()),
@@ -153,9 +151,11 @@ fn row(client: &ClientStatus) -> Vec<String> {
 /// Checks a configuration file.
 fn check(args: &CheckArgs) -> Result<Ending, CliError> {
     let config = Config::read(&args.file)?;
+    Daemon::check_paths(&config)?;
     let names: Vec<_> = config.tenants.iter().map(|tenant| &*tenant.name).collect();
     let (policy, names) = (&config.policy.name, names.join(", "));
     let file = args.file.display();
+    tell_missing_hint(policy);
     Stream::Stdout.print(&format!("{file}: fine: policy {policy}, tenants {names}\n"))?;
     Ok(Ending::Fine)
 }
@@ -175,5 +175,15 @@ pub(crate) fn control(command: &Control) -> Result<Ending, CliError> {
         Control::Drain(args) => Request::Drain { undo: args.undo },
         Control::Check(args) => return check(args),
     };
-    ask(&request).map(|_| Ending::Fine)
+    ask(&request)?;
+    if let Control::Policy(args) = command {
+        tell_missing_hint(&args.name);
+    }
+    Ok(Ending::Fine)
+}
+
+/// Says that a policy does not get what it goes by.
+fn tell_missing_hint(policy: &str) {
+    let missing = policy.parse().ok().and_then(|policy| missing_hint(&policy));
+    missing.into_iter().for_each(|text| eprintln!("xsched: warning: {text}"));
 }

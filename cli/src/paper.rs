@@ -4,12 +4,12 @@ use std::fs;
 use std::path::Path;
 use std::time::SystemTime;
 
-use xsched_lab::console::Ending;
-use xsched_lab::console::output::{Output, Stream};
-use xsched_lab::console::progress::Progress;
-use xsched_lab::console::table::{grouped, table};
-use xsched_lab::machine::default_threads;
-use xsched_lab::paper::{PaperOptions, Record, Study, Summary, Verdict, page, run_paper};
+use xsched_console::Ending;
+use xsched_console::machine::default_threads;
+use xsched_console::output::{Output, Stream};
+use xsched_console::progress::Progress;
+use xsched_console::table::{grouped, table};
+use xsched_paper::{PaperOptions, Record, Study, Summary, Verdict, page, run_paper};
 use xsched_sim::report::write_json;
 
 use crate::args::PaperArgs;

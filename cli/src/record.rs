@@ -9,10 +9,10 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use signal_hook::consts::{SIGINT, SIGTERM};
-use xsched_lab::console::Ending;
-use xsched_lab::console::output::Stream;
-use xsched_lab::console::table::count;
-use xsched_node::{Answer, NodeError, Request, Wire, socket_path};
+use xsched_console::Ending;
+use xsched_console::output::Stream;
+use xsched_console::table::count;
+use xsched_node::{Answer, NodeError, Request, SocketPath};
 use xsched_sim::replay::{MAX_RECORD_BYTES, Record};
 
 use crate::args::RecordArgs;
@@ -26,21 +26,21 @@ const LOOK_EVERY: Duration = Duration::from_millis(20);
 pub(crate) fn execute(args: &RecordArgs) -> Result<Ending, CliError> {
     let place = args.out.display().to_string();
     let unwritten = |source| CliError::Write { place: place.clone(), source };
-    let file = File::create(&args.out).map_err(unwritten)?;
-    let path = socket_path();
-    let failed = |source| CliError::Node { path: path.clone(), source };
+    let at = SocketPath::from_env();
+    let failed = |source| CliError::Node { at: at.clone(), source };
     let is_enough = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM] {
         signal_hook::flag::register(signal, Arc::clone(&is_enough)).map_err(unwritten)?;
     }
-    let wire = Wire::connect(&path, PATIENCE).map_err(failed)?;
+    let wire = at.connect(PATIENCE).map_err(failed)?;
     // With room for what a reader reads more, to find that a file is too large.
     let bytes_max = (args.mib << 20).min(MAX_RECORD_BYTES);
     let (answer, reader) = wire.ask(&Request::Record { bytes_max }, None).map_err(failed)?;
     let (Answer::Recording, Some(reader)) = (answer, reader) else {
         return Err(failed(NodeError::Unexpected));
     };
-    let written = written(reader, file);
+    // Only now, so that a record that cannot begin leaves an earlier one as it is.
+    let written = written(reader, File::create(&args.out).map_err(unwritten)?);
     let start = Instant::now();
     let is_over = || args.seconds.is_some_and(|n| start.elapsed() >= Duration::from_secs(n));
     while !is_over() && !is_enough.load(Ordering::Relaxed) && !written.is_finished() {

@@ -5,12 +5,12 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
+use xsched_console::Ending;
+use xsched_console::output::{Outputs, Places, Stream};
+use xsched_console::progress::Progress;
+use xsched_console::table::{count, ms, table};
 use xsched_core::hint::PolicyHint;
 use xsched_daemon::config::PolicyChoice;
-use xsched_lab::console::Ending;
-use xsched_lab::console::output::{Outputs, Places, Stream};
-use xsched_lab::console::progress::Progress;
-use xsched_lab::console::table::{count, ms, table};
 use xsched_policies::Any;
 use xsched_sim::replay::{
     MAX_RECORD_BYTES, Orders, Overheads, PredictOptions, PredictedTask, Prediction, Record,
@@ -194,8 +194,9 @@ mod tests {
     #[test]
     fn another_policy_is_told_what_the_daemon_tells_it() {
         let turn = PolicyHint::Timeslice(xsched_daemon::config::TURN);
-        assert_eq!(told_by_daemon("hpf"), [turn]);
-        assert_eq!(told_by_daemon("fcfs"), []);
+        let stall = PolicyHint::Stall(Some(xsched_core::scheduler::STALL));
+        assert_eq!(told_by_daemon("hpf"), [turn, stall]);
+        assert_eq!(told_by_daemon("fcfs"), [stall]);
         assert_eq!(told_by_daemon("none"), []);
     }
 }

@@ -1,9 +1,9 @@
 //! `xsched sim run`.
 
-use xsched_lab::console::output::{Outputs, Places};
-use xsched_lab::console::progress::Progress;
-use xsched_lab::console::{Ending, Verbosity};
-use xsched_lab::machine::default_threads;
+use xsched_console::machine::default_threads;
+use xsched_console::output::{Outputs, Places};
+use xsched_console::progress::Progress;
+use xsched_console::{Ending, Verbosity};
 use xsched_sim::report::{self, Series, latency_svg, run_series, write_trace};
 use xsched_sim::run::RunOptions;
 use xsched_sim::scenario::Scenario;
@@ -27,10 +27,10 @@ pub(crate) fn execute(args: &RunArgs) -> Result<Ending, CliError> {
         ..Places::default()
     })?;
     let options = RunOptions {
-        policy: args.system.map_or_else(|| args.policy.clone(), |s| Some(s.name().to_owned())),
+        policy: args.policy.clone(),
         level: args.level,
         seed: args.seed,
-        checks: !args.no_checks,
+        checks: true,
         timeline_spans: if args.trace.is_some() { TIMELINE_SPANS } else { 0 },
         record: false,
         by_cost: false,

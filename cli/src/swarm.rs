@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use xsched_lab::console::Ending;
-use xsched_lab::console::output::Stream;
-use xsched_lab::console::progress::Progress;
-use xsched_lab::console::table::count;
-use xsched_lab::machine::default_threads;
+use xsched_console::Ending;
+use xsched_console::machine::default_threads;
+use xsched_console::output::Stream;
+use xsched_console::progress::Progress;
+use xsched_console::table::count;
 use xsched_sim::swarm::{SwarmFailure, SwarmOptions, SwarmSummary, daemon, describe, swarm};
 
 use crate::args::SwarmArgs;

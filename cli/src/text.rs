@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::time::Duration;
 
-use xsched_lab::console::table::{band, count, grouped, ms, number, percent, rate, table};
+use xsched_console::table::{count, grouped, ms, number, percent, rate, table};
 use xsched_sim::report::{
     Bands, CheckFigures, CompareRow, Comparison, DeviceFigures, LatencyBands, LatencyFigures,
     Overload, ReferenceResult, RunFigures, TaskFigures,
@@ -247,4 +247,14 @@ pub(crate) fn misses(references: &[ReferenceResult]) -> String {
         let _ = writeln!(text, "missed: {metric} = {measured}: {verdict}");
     }
     text
+}
+
+/// A band as `median [p5 … p95]`.
+fn band(band: Option<Band>, decimals: usize) -> String {
+    match band {
+        None => number(None, 0),
+        Some(Band { p5, median, p95, .. }) => {
+            format!("{median:.decimals$} [{p5:.decimals$} … {p95:.decimals$}]")
+        }
+    }
 }

@@ -8,8 +8,7 @@ use xsched_policies::Any;
 pub struct Variable {
     /// Its name.
     pub name: &'static str,
-    /// What it can be: [`POLICY`], words with commas between, `MIN to MAX`, or `path`, `text` or
-    /// `number`.
+    /// What it can be: [`POLICY`], words with commas between, `MIN to MAX`, `path` or `text`.
     pub values: &'static str,
     /// What counts if it is not set.
     pub default: &'static str,
@@ -48,7 +47,7 @@ pub const VARIABLES: &[Variable] = &[
         "path",
         "/run/xsched/socket",
         "Where xschedd listens; by default below `$XDG_RUNTIME_DIR` if there is a socket.",
-        "node/src/link.rs",
+        "node/src/socket.rs",
     ),
     var(
         "XSCHED_GANG",
@@ -83,7 +82,7 @@ pub const VARIABLES: &[Variable] = &[
     var(
         "XSCHED_AUTO_XQUEUE_THRESHOLD",
         "1 to 65_536",
-        "16; with gates 512",
+        "16; with gates as the hardware queue has room",
         "Its in-flight threshold.",
         C_API,
     ),
@@ -112,9 +111,6 @@ pub const VARIABLES: &[Variable] = &[
         "Queues that run at once under KEDF.",
         C_API,
     ),
-    var("XSCHED_SCHEDULER_SUSPEND_SYNC_HWQ", "ON, OFF", "OFF", "Changes nothing.", C_API),
-    var("XSCHED_SCHEDULER_SUSPEND_WAIT_ALL", "ON, OFF", "OFF", "Changes nothing.", C_API),
-    var("XSCHED_SCHEDULER_SUSPEND_WAIT_IDLE", "ON, OFF", "OFF", "Changes nothing.", C_API),
     var(
         "XSCHED_GATE_SPACING_US",
         "0 to 1_000_000",
@@ -127,20 +123,6 @@ pub const VARIABLES: &[Variable] = &[
         "64 to 65_536",
         "8192",
         "Commands that an XQueue has room for.",
-        C_API,
-    ),
-    var(
-        "XSCHED_LAUNCHER_THREAD",
-        "ON, OFF",
-        "OFF",
-        "Each XQueue has a thread that launches, so submits return at once.",
-        C_API,
-    ),
-    var(
-        "XSCHED_LAUNCHER_THREADS",
-        "0 to 64",
-        "half the processors, at most 8; 0 below 4",
-        "Threads of each device that launch for a thread that feeds XQueues in turn.",
         C_API,
     ),
     var(
@@ -187,20 +169,6 @@ pub const VARIABLES: &[Variable] = &[
         "hal-hip/src/library.rs",
     ),
     var(
-        "XSCHED_HIP_KERNELS",
-        "path",
-        "built in for gfx942",
-        "Kernels of benches on HIP devices.",
-        "hal-hip/src",
-    ),
-    var(
-        "XSCHED_HIP_WORK_KERNELS",
-        "path",
-        "built in for gfx942",
-        "Kernels of `bench interrupt`.",
-        "lab/src/kernels",
-    ),
-    var(
         "XSCHED_KFD",
         "on, off",
         "on",
@@ -228,14 +196,18 @@ pub const VARIABLES: &[Variable] = &[
         "Where the Python package looks for the C libraries.",
         "python/xsched/_library.py",
     ),
-    var(
-        "XSCHED_SEED",
-        "number",
-        "1",
-        "Random choices of the conformance suite.",
-        "testkit/conformance/src/subject.rs",
-    ),
 ];
+
+/// Variables that earlier versions or the C++ XSched read, and why nothing reads them now.
+pub const DROPPED: [(&str, &str); 5] = [
+    ("XSCHED_SCHEDULER_SUSPEND_SYNC_HWQ", HOLDS_NEVER_WAIT),
+    ("XSCHED_SCHEDULER_SUSPEND_WAIT_ALL", HOLDS_NEVER_WAIT),
+    ("XSCHED_SCHEDULER_SUSPEND_WAIT_IDLE", HOLDS_NEVER_WAIT),
+    ("XSCHED_LAUNCHER_THREAD", "a program asks by the flag kQueueCreateFlagLauncherThread"),
+    ("XSCHED_LAUNCHER_THREADS", "the thread that submits launches"),
+];
+
+const HOLDS_NEVER_WAIT: &str = "holds of the scheduler never wait";
 
 /// The longest time that a variable takes, in microseconds, as a range names it.
 const DAY_US: (&str, i128) = ("day_us", 86_400_000_000);
@@ -261,7 +233,6 @@ impl Variable {
         }
         let taken = match self.values {
             "path" | "text" => true,
-            "number" => value.parse::<u64>().is_ok(),
             words => words.split(", ").any(|word| word.eq_ignore_ascii_case(value)),
         };
         if taken { None } else { can_be(self.values) }
@@ -285,7 +256,7 @@ mod tests {
             ("XSCHED_AUTO_XQUEUE_PRIORITY", "-256"),
             ("XSCHED_AUTO_XQUEUE_DEADLINE", "86400000000"),
             ("XSCHED_CUDA_DRIVER", "/nowhere"),
-            ("XSCHED_SEED", "7"),
+            ("XSCHED_GATE_SPACING_US", "0"),
         ] {
             assert_eq!(refuses(name, value), None, "{name}={value}");
         }

@@ -119,8 +119,6 @@ fn a_run_prints_tables_and_a_line_about_checks() {
     for word in ["short", "long", "(all)", "P99", "gpu0", "overhead", "no violation"] {
         assert!(text.contains(word), "{word}: {text}");
     }
-    let unchecked = good(&["sim", "run", &file, "--no-checks"]);
-    assert!(unchecked.contains("checks: off"), "{unchecked}");
     assert_eq!(good(&["sim", "run", &file, "--quiet"]), "");
 }
 
@@ -286,7 +284,7 @@ fn a_system_runs_instead_of_a_policy() {
     let folder = Folder::new();
     let file = folder.write("s.toml", SCENARIO);
     let out = folder.path("s.json");
-    let text = good(&["sim", "run", &file, "--system", "mps", "--json", &out]);
+    let text = good(&["sim", "run", &file, "--policy", "mps", "--json", &out]);
     assert!(text.starts_with("small: system mps, seed 1;"), "{text}");
     assert_eq!(json(&folder.read("s.json"))["policy"], "mps");
     let policies = ["--policies", "hpf,native,triton,native", "--levels", "1,2"];
@@ -405,7 +403,6 @@ fn mistakes_in_arguments_end_with_2_and_help_with_0() {
         &["sim", "run", "x.toml", "--what"],
         &["sim", "run", "x.toml", "--seeds", "0"],
         &["sim", "run", "x.toml", "--level", "300"],
-        &["sim", "run", "x.toml", "--system", "mps", "--policy", "hpf"],
         &["sim", "compare", "x.toml"],
         &["sim", "swarm", "--threads", "0"],
         &["fly"],
@@ -421,7 +418,7 @@ fn mistakes_in_arguments_end_with_2_and_help_with_0() {
 
 #[test]
 fn help_that_cannot_be_written_is_a_failure() {
-    for args in [&["--help"][..], &["--version"], &["bench", "all", "--help"]] {
+    for args in [&["--help"][..], &["--version"], &["sim", "run", "--help"]] {
         let mut command = Command::new(env!("CARGO_BIN_EXE_xsched"));
         let full = fs::File::options().write(true).open("/dev/full").expect("a full device");
         let output = command.args(args).stdout(full).output().expect("the program runs");
@@ -452,7 +449,7 @@ fn little_is_printed_if_wished_and_more_if_wished() {
 fn shells_complete_commands_and_each_command_has_a_manual_page() {
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
         let script = good(&["completions", shell]);
-        for word in ["fixed-priority", "compare", "no-checks"] {
+        for word in ["doctor", "compare", "seeds"] {
             assert!(script.contains(word), "{shell}: {word}");
         }
     }
@@ -462,7 +459,7 @@ fn shells_complete_commands_and_each_command_has_a_manual_page() {
     for (page, words) in [
         ("xsched.1", "xsched\\-sim(1)"),
         ("xsched-sim-run.1", "TOML file"),
-        ("xsched-bench-all.1", "\\-\\-resume"),
+        ("xsched-ctl-set.1", "\\-\\-share"),
     ] {
         let text = folder.read(&format!("new/man1/{page}"));
         assert!(text.starts_with(".ie") && text.contains(words), "{page}: {text}");

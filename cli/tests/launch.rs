@@ -1,5 +1,6 @@
 //! `xsched run`: programs with the interposer in front of their driver.
 
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 fn run(arguments: &[&str]) -> Output {
@@ -47,11 +48,17 @@ fn settings_reach_the_program() {
     }
 }
 
-#[test]
-fn a_program_on_the_emulated_driver_is_scheduled() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let driver = xsched_cuda_emulated::place(folder.path()).expect("the emulated driver");
-    let (source, program) = (folder.path().join("p.c"), folder.path().join("p"));
+fn compile(options: &[&str], sources: &[&Path], to: &Path) {
+    let compiler = std::env::var_os("CC").unwrap_or_else(|| "cc".into());
+    let mut compile = Command::new(compiler);
+    compile.args(sources).args(options).arg("-o").arg(to);
+    assert!(compile.status().expect("a C compiler").success());
+}
+
+/// The emulated driver, and a program that launches once.
+fn program_on_the_emulated_driver(folder: &Path) -> (PathBuf, PathBuf) {
+    let driver = xsched_cuda_emulated::place(folder).expect("the emulated driver");
+    let (source, program) = (folder.join("p.c"), folder.join("p"));
     let code = "int cuInit(unsigned); int cuDevicePrimaryCtxRetain(void **, int);\
                 int cuCtxSetCurrent(void *); int cuMemAlloc_v2(unsigned long *, unsigned long);\
                 int cuMemsetD32Async(unsigned long, unsigned, unsigned long, void *);\
@@ -61,10 +68,14 @@ fn a_program_on_the_emulated_driver_is_scheduled() {
                 || cuMemAlloc_v2(&p, 4) || cuMemsetD32Async(p, 7, 1, 0)\
                 || cuMemcpyDtoH_v2(&read, p, 4) || read != 7; }";
     std::fs::write(&source, code).expect("a file");
-    let compiler = std::env::var_os("CC").unwrap_or_else(|| "cc".into());
-    let mut compile = Command::new(compiler);
-    compile.args([&source, &driver]).arg("-o").arg(&program);
-    assert!(compile.status().expect("a C compiler").success());
+    compile(&[], &[&source, &driver], &program);
+    (driver, program)
+}
+
+#[test]
+fn a_program_on_the_emulated_driver_is_scheduled() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (driver, program) = program_on_the_emulated_driver(folder.path());
     let counts = folder.path().join("counts.json");
     let mut command = Command::new(env!("CARGO_BIN_EXE_xsched"));
     command.arg("run").arg(&program).env_remove("LD_PRELOAD").env("XSCHED_CUDA_DRIVER", &driver);
@@ -73,6 +84,55 @@ fn a_program_on_the_emulated_driver_is_scheduled() {
     let counts = std::fs::read_to_string(counts).expect("counts");
     let counts: serde_json::Value = serde_json::from_str(&counts).expect("JSON");
     assert_eq!(counts["scheduled"]["cuMemsetD32Async"], serde_json::json!(1), "{counts}");
+}
+
+/// Code in the place of a launch, as a profiler that a user has preloaded has it.
+const PROFILER: &str = "#define _GNU_SOURCE\n#include <dlfcn.h>\n#include <stdio.h>\n\
+    #include <stdlib.h>\nstatic int seen;\n\
+    int cuMemsetD32Async(unsigned long at, unsigned value, unsigned long n, void *stream) {\n\
+    int (*next)(unsigned long, unsigned, unsigned long, void *) =\n\
+    (int (*)(unsigned long, unsigned, unsigned long, void *))dlsym(RTLD_NEXT, \"cuMemsetD32Async\");\n\
+    seen++; return next(at, value, n, stream); }\n\
+    __attribute__((destructor)) static void tell(void) { fprintf(stderr, \"seen: %d\", seen); }";
+
+#[test]
+fn a_profiler_that_the_user_preloads_sees_what_is_scheduled() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (driver, program) = program_on_the_emulated_driver(folder.path());
+    let (source, profiler) = (folder.path().join("q.c"), folder.path().join("q.so"));
+    std::fs::write(&source, PROFILER).expect("a file");
+    compile(&["-shared", "-fPIC", "-ldl"], &[&source], &profiler);
+    let counts = folder.path().join("counts.json");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_xsched"));
+    command.arg("run").arg(&program).env("LD_PRELOAD", &profiler);
+    command.env("XSCHED_CUDA_DRIVER", &driver).env("XSCHED_SHIM_COUNTS", &counts);
+    let output = command.output().expect("it runs");
+    // The destructor of `xsched` itself is not called: it becomes the program.
+    assert_eq!((output.status.code(), text(&output.stderr)), (Some(0), "seen: 1".to_owned()));
+    let counts = std::fs::read_to_string(counts).expect("counts");
+    let counts: serde_json::Value = serde_json::from_str(&counts).expect("JSON");
+    assert_eq!(counts["scheduled"]["cuMemsetD32Async"], serde_json::json!(1), "{counts}");
+}
+
+#[test]
+fn signals_and_descriptors_of_a_program_are_as_they_were() {
+    let said = |script: &str| {
+        let mut command = Command::new("sh");
+        command.args(["-c", script, "sh", env!("CARGO_BIN_EXE_xsched")]).env_remove("LD_PRELOAD");
+        text(&command.output().expect("a shell").stdout)
+    };
+    let ignored = "sed -n 's/^SigIgn:\t//p' /proc/self/status";
+    let open = "sh -c 'for n in 0 1 2; do test -e /proc/$$/fd/$n && echo $n; done'";
+    for (script, program) in [
+        ("trap '' PIPE; exec", ignored),
+        ("exec", ignored),
+        ("exec <&- 2>&-; exec", open),
+        ("exec", open),
+    ] {
+        let expected = said(&format!("{script} {program}"));
+        assert!(!expected.is_empty(), "{script}");
+        assert_eq!(said(&format!("{script} \"$1\" run -- {program}")), expected, "{script}");
+    }
 }
 
 #[test]
@@ -101,7 +161,7 @@ fn prolog(partition: &str, folders: &str) -> Vec<String> {
 #[test]
 fn a_task_of_slurm_gets_the_class_of_its_partition() {
     let system = std::env::var("PATH").expect("folders of programs");
-    let program = std::path::Path::new(env!("CARGO_BIN_EXE_xsched"));
+    let program = Path::new(env!("CARGO_BIN_EXE_xsched"));
     let folder = program.parent().expect("a folder").display();
     let folders = format!("{folder}:{system}");
     for (partition, priority) in [("batch-long", "-100"), ("interactive", "100"), ("gpu", "0")] {

@@ -9,8 +9,7 @@ use std::time::Duration;
 
 use xsched_daemon::config::Source;
 use xsched_daemon::{Daemon, Settings};
-use xsched_hal_stream::{PageSource, SharedPage};
-use xsched_node::{Link, Status, Unit};
+use xsched_node::{Link, PageSource, SharedPage, Status, Unit};
 use xsched_sim::replay::{PredictOptions, Record, Workload, predict};
 use xsched_sim::scenario::{DaemonSpec, Dist};
 
@@ -150,7 +149,7 @@ fn what_processes_do_is_recorded_and_replayed_under_other_policies() {
     let (urgent, batch) = (node.client("urgent", 5), node.client("batch", -5));
     let out = node.path("run.xsr");
     let out = out.to_str().expect("a plain path");
-    let mut command = node.command(&["record", "--daemon", "--out", out, "--seconds", "1"]);
+    let mut command = node.command(&["record", "--out", out, "--seconds", "1"]);
     let recorder = thread::spawn(move || command.output().expect("it runs"));
     while !recorder.is_finished() {
         batch.unit.note(true);
@@ -198,7 +197,7 @@ fn a_record_that_begins_before_the_first_process_is_replayed_exactly() {
     let node = Node::new("");
     let out = node.path("run.xsr");
     let out = out.to_str().expect("a plain path");
-    let mut command = node.command(&["record", "--daemon", "--out", out, "--seconds", "1"]);
+    let mut command = node.command(&["record", "--out", out, "--seconds", "1"]);
     let recorder = thread::spawn(move || command.output().expect("it runs"));
     while fs::metadata(out).map_or(0, |file| file.len()) == 0 {
         thread::sleep(Duration::from_millis(1));
@@ -259,4 +258,70 @@ fn a_record_ends_with_its_connection_its_reader_or_its_size() {
         fake.unit.note(false);
     }
     assert_eq!(node.status().clients.len(), 1);
+}
+
+#[test]
+fn a_policy_that_does_not_get_what_it_goes_by_is_warned_of() {
+    let node = Node::new("policy = \"edf\"");
+    for (policy, part) in [
+        ("strict_edf", "deadlines, so of equals"),
+        ("lax", "laxities"),
+        ("chpf", "no process is held"),
+        ("wfq", ""),
+    ] {
+        let output = node.tell(&["ctl", "policy", policy]);
+        let said = String::from_utf8(output.stderr).expect("text");
+        assert!(output.status.success() && said.contains(part), "{policy}: {said}");
+        assert_eq!(said.is_empty(), part.is_empty(), "{policy}: {said}");
+    }
+    let file = node.path("xschedd.toml");
+    let output = node.tell(&["ctl", "check", file.to_str().expect("a plain path")]);
+    assert!(output.status.success());
+    assert!(String::from_utf8_lossy(&output.stderr).contains("policy `edf`: "), "{output:?}");
+}
+
+#[test]
+fn what_cannot_be_written_or_begun_is_an_error_and_loses_nothing() {
+    let node = Node::new("");
+    let _fake = node.client("fake", 3);
+    for arguments in [&["ps"][..], &["ps", "--json"], &["top", "--once"]] {
+        let full = fs::File::options().write(true).open("/dev/full").expect("a device");
+        let status = node.command(arguments).stdout(full).status().expect("it runs");
+        assert_eq!(status.code(), Some(2), "{arguments:?}");
+    }
+    let out = node.path("old.xsr");
+    fs::write(&out, "an earlier record").expect("a file");
+    let path = out.to_str().expect("a plain path");
+    let mut record = node.command(&["record", "--out", path, "--seconds", "1"]);
+    let status = record.env("XSCHED_SOCKET", "/nowhere").status().expect("it runs");
+    assert_eq!(status.code(), Some(2));
+    assert_eq!(fs::read_to_string(&out).expect("a file"), "an earlier record");
+    let why = node.refused(&["ctl", "set", "1"]);
+    assert!(["--priority", "--share", "--active"].iter().all(|one| why.contains(one)), "{why}");
+}
+
+#[test]
+fn what_processes_are_called_is_the_same_as_json_and_as_text() {
+    let node = Node::new("");
+    let _fake = node.client("fake", 3);
+    let json: serde_json::Value =
+        serde_json::from_str(&node.told(&["ps", "--json"])).expect("JSON");
+    assert!(node.told(&["ps"]).starts_with("processes, "));
+    assert_eq!(json["processes"].as_array().map(Vec::len), Some(1), "{json:#}");
+    assert_eq!(json["gpus"][0]["processes"], 1, "{json:#}");
+}
+
+#[test]
+fn without_a_daemon_both_places_are_named() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let own = folder.path().join("xsched/socket");
+    for arguments in [&["ps"][..], &["top", "--once"], &["ctl", "reload"], &["doctor"]] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_xsched"));
+        command.args(arguments).env_remove("XSCHED_SOCKET").env("XDG_RUNTIME_DIR", folder.path());
+        let output = command.output().expect("it runs");
+        let said = [output.stdout, output.stderr].concat();
+        let said = String::from_utf8_lossy(&said).into_owned();
+        let both = format!("{} or /run/xsched/socket", own.display());
+        assert!(said.contains(&both), "{arguments:?}: {said}");
+    }
 }

@@ -306,4 +306,9 @@ fn a_check_that_cannot_be_met_is_a_finding() {
     assert_eq!(out.status.code(), Some(1));
     let text = String::from_utf8_lossy(&out.stdout).into_owned();
     assert!(text.contains("missed: P99 of queue-0"), "{text}");
+    assert!(text.contains("policy fcfs (recorded: hpf)"), "{text}");
+    // Also by a process that says nothing otherwise.
+    let quiet = xsched(&["-q", "replay", file, "--policy", "fcfs", "--check", "1%"]);
+    assert_eq!((quiet.status.code(), quiet.stdout), (Some(1), out.stdout));
+    assert_eq!(xsched(&["-q", "replay", file]).stdout, b"");
 }

@@ -159,6 +159,20 @@ impl Hints {
         Ok(())
     }
 
+    /// Copy that no hint keeps from running: [`Priority::MIN`] stands wherever these have
+    /// [`Priority::NO_EXECUTE`], which is in the priority and in both of the laxity. For a queue
+    /// that is to come to its end.
+    #[must_use]
+    pub fn without_no_execute(self) -> Self {
+        let runs = |priority: Priority| priority.max(Priority::MIN);
+        let laxity = self.laxity.map(|laxity| Laxity {
+            lax_priority: runs(laxity.lax_priority),
+            critical_priority: runs(laxity.critical_priority),
+            ..laxity
+        });
+        Self { priority: runs(self.priority), laxity, ..self }
+    }
+
     /// Sets the weight.
     ///
     /// # Errors
@@ -194,6 +208,10 @@ pub enum PolicyHint {
     /// After what time a waiting queue has a turn under a strict policy, 1 ms to a day; `None`:
     /// never.
     Ageing(Option<Duration>),
+    /// For the scheduler, whatever the policy: time after which a queue that holds others is passed
+    /// over if nothing of its device retires, 1 ms to a day; `None`: never. See
+    /// [`Scheduler::hint_policy`](crate::scheduler::Scheduler::hint_policy).
+    Stall(Option<Duration>),
 }
 
 impl PolicyHint {
@@ -206,6 +224,7 @@ impl PolicyHint {
             Self::Timeslice(span) => Self::timeslice(span),
             Self::K(k) => Self::k(k),
             Self::Ageing(age) => Self::ageing(age),
+            Self::Stall(stall) => Self::stall(stall),
         }
     }
 
@@ -225,16 +244,21 @@ impl PolicyHint {
     /// # Errors
     /// [`OutOfRange`] outside.
     pub const fn ageing(age: Option<Duration>) -> Result<Self, OutOfRange> {
-        const DAY_US: u64 = 86_400_000_000;
-        if let Some(age) = age {
-            let us = age.as_ns() / 1_000;
-            if us < 1_000 || us > DAY_US {
-                let value = us as i64;
-                let max = DAY_US as i64;
-                return Err(OutOfRange { hint: "ageing in µs", min: 1_000, max, value });
-            }
+        match up_to_a_day(age, "ageing in µs") {
+            Ok(()) => Ok(Self::Ageing(age)),
+            Err(error) => Err(error),
         }
-        Ok(Self::Ageing(age))
+    }
+
+    /// A stall time of 1 ms to a day, or none.
+    ///
+    /// # Errors
+    /// [`OutOfRange`] outside.
+    pub const fn stall(stall: Option<Duration>) -> Result<Self, OutOfRange> {
+        match up_to_a_day(stall, "stall in µs") {
+            Ok(()) => Ok(Self::Stall(stall)),
+            Err(error) => Err(error),
+        }
     }
 
     /// A timeslice, 100 µs to 10 s.
@@ -249,6 +273,16 @@ impl PolicyHint {
         }
         Ok(Self::Timeslice(span))
     }
+}
+
+const fn up_to_a_day(span: Option<Duration>, hint: &'static str) -> Result<(), OutOfRange> {
+    const DAY_US: u64 = 86_400_000_000;
+    let Some(span) = span else { return Ok(()) };
+    let us = span.as_ns() / 1_000;
+    if us < 1_000 || us > DAY_US {
+        return Err(OutOfRange { hint, min: 1_000, max: DAY_US as i64, value: us as i64 });
+    }
+    Ok(())
 }
 
 /// A hint outside its range.
@@ -299,6 +333,24 @@ mod tests {
         assert!(PolicyHint::ageing(Some(Duration::from_ms(86_400_000))).is_ok());
         assert!(PolicyHint::timeslice(Duration::from_us(99)).is_err());
         assert!(PolicyHint::timeslice(Duration::from_ms(10_000)).is_ok());
+    }
+
+    #[test]
+    fn no_priority_is_left_with_which_nothing_runs() {
+        let (never, some) = (Priority::NO_EXECUTE, Priority(7));
+        let lax = Duration::from_ms(1);
+        for (lax_priority, critical_priority) in [(never, some), (some, never), (never, never)] {
+            let mut hints = Hints::with_priority(never);
+            hints.set_laxity(Laxity { lax, lax_priority, critical_priority }).unwrap();
+            let hints = hints.without_no_execute();
+            let laxity = hints.laxity.unwrap();
+            assert_eq!(hints.priority, Priority::MIN);
+            assert_eq!(laxity.lax_priority, lax_priority.max(Priority::MIN));
+            assert_eq!(laxity.critical_priority, critical_priority.max(Priority::MIN));
+            assert_eq!(laxity.lax, lax);
+        }
+        let others = Hints { weight: 3, ..Hints::with_priority(some) };
+        assert_eq!(others.without_no_execute(), others);
     }
 
     #[test]

@@ -41,6 +41,7 @@ pub enum Order {
 
 /// How far a queue has got in obeying the latest verdict.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum HoldState {
     /// The queue runs.
     #[default]
@@ -76,6 +77,37 @@ impl HoldState {
     }
 }
 
+/// How much of its device a ready queue claims, and so which others may as well run beside it
+/// under a policy that would let it run alone.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Claim {
+    /// The whole device: queues of its priority take turns with it.
+    #[default]
+    Whole,
+    /// A part of the device: queues of its priority run beside it.
+    Part,
+    /// Little of the device: queues of the next priority that has a ready one run beside it, too.
+    Little,
+}
+
+impl Claim {
+    /// Position of its two bits in an encoded report. Before 0.2.0 they were two flags, of which
+    /// the second one meant as much as both.
+    const SHIFT: u32 = 4;
+
+    const fn to_bits(self) -> u8 {
+        (self as u8) << Self::SHIFT
+    }
+
+    const fn from_bits(flags: u8) -> Self {
+        match flags >> Self::SHIFT & 3 {
+            0 => Self::Whole,
+            1 => Self::Part,
+            _ => Self::Little,
+        }
+    }
+}
+
 /// From a queue to the scheduler: everything the scheduler knows about it, so that a lost or merged
 /// report does no harm. The scheduler finds out what changed by comparing.
 // In memory in this order: what policies look at comes first, next to the hints in a table.
@@ -94,12 +126,8 @@ pub struct Report {
     pub failed_open: bool,
     /// The device is lost; nothing submitted can succeed.
     pub lost: bool,
-    /// Others of its priority may as well run beside it: it leaves the device idle in between, or
-    /// the device runs several at the same time.
-    pub leaves_room: bool,
-    /// Others of lower priorities may as well run beside it: most of the time the device waits for
-    /// its host, which waits for nothing meanwhile. See [`filling`](crate::filling).
-    pub host_bound: bool,
+    /// How much of its device the queue claims while it is ready.
+    pub claim: Claim,
     /// Commands submitted so far.
     pub submitted: u64,
     /// Commands that passed the launch point so far.
@@ -119,13 +147,6 @@ impl Report {
     #[must_use]
     pub const fn pending(&self) -> bool {
         self.submitted > self.retired
-    }
-
-    /// Whether others of its priority have to wait for their turn: the device is busy with this
-    /// queue alone.
-    #[must_use]
-    pub const fn fills_device(&self) -> bool {
-        !self.leaves_room && !self.host_bound
     }
 }
 
@@ -245,9 +266,9 @@ impl Report {
         let mut bytes = [0; REPORT_BYTES];
         let mut to = Cursor { bytes: &mut bytes[..], at: 0 };
         let waits = self.waiting.is_some();
-        let ways = [self.leaves_room, self.host_bound];
-        let flags = [self.suspended, self.failed_open, self.lost, waits, ways[0], ways[1]];
+        let flags = [self.suspended, self.failed_open, self.lost, waits];
         let flags = flags.iter().enumerate().fold(0, |word, (i, &set)| word | u8::from(set) << i);
+        let flags = flags | self.claim.to_bits();
         to.u32(self.epoch);
         to.u8(self.hold.to_byte());
         to.u8(flags);
@@ -275,8 +296,7 @@ impl Report {
         report.suspended = flags & 1 != 0;
         report.failed_open = flags & 2 != 0;
         report.lost = flags & 4 != 0;
-        report.leaves_room = flags & 16 != 0;
-        report.host_bound = flags & 32 != 0;
+        report.claim = Claim::from_bits(flags);
         report.submitted = from.u64()?;
         report.launched = from.u64()?;
         report.retired = from.u64()?;
@@ -322,16 +342,26 @@ mod tests {
         #[test]
         fn reports_survive_encoding(
             words in any::<[u64; 6]>(), epoch in any::<u32>(), state in 0u8..=5,
-            flags in any::<[bool; 5]>(), waiting in proptest::option::of(event()),
+            flags in any::<[bool; 3]>(), claim in 0u8..3, waiting in proptest::option::of(event()),
         ) {
             let report = Report {
                 epoch, hold: HoldState::from_byte(state).unwrap(),
                 suspended: flags[0], failed_open: flags[1], lost: flags[2],
-                leaves_room: flags[3], host_bound: flags[4],
+                claim: Claim::from_bits(claim << Claim::SHIFT),
                 submitted: words[0], launched: words[1], retired: words[2], failures: words[3],
                 busy: Duration::from_ns(words[4]), ready_since: Instant::from_ns(words[5]), waiting,
             };
             prop_assert_eq!(Report::decode(&report.encode()), Some(report));
+        }
+
+        /// Queues that were bound by their hosts, and those that left room as well.
+        #[test]
+        fn flags_of_before_are_claims(leaves_room in any::<bool>(), host_bound in any::<bool>()) {
+            let mut bytes = Report::default().encode();
+            bytes[5] = u8::from(leaves_room) << 4 | u8::from(host_bound) << 5;
+            let part = if leaves_room { Claim::Part } else { Claim::Whole };
+            let expected = if host_bound { Claim::Little } else { part };
+            prop_assert_eq!(Report::decode(&bytes).map(|report| report.claim), Some(expected));
         }
 
         #[test]

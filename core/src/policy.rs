@@ -64,44 +64,9 @@ pub trait Policy {
     /// Short lower-case name.
     fn name(&self) -> &'static str;
 
-    /// Whether the policy may hold one of the queues that there are. One that holds none needs no
-    /// device support, so drivers may leave out gates, as the C interface's and the simulator's do.
-    /// Queues and hints may change the answer.
-    fn holds(&self) -> bool {
-        true
-    }
-
-    /// How often, in device time, a queue must report progress; `None` if the policy does not use
-    /// measured device time.
-    fn progress_every(&self) -> Option<Duration> {
-        None
-    }
-
-    /// Whether the policy looks at [`Hints::cpu_priority`](crate::hint::Hints::cpu_priority).
-    /// Drivers find it out only for a policy that does.
-    fn reads_cpu_priority(&self) -> bool {
-        false
-    }
-
-    /// Whether a queue is held for those of a higher priority on its device alone, so that the only
-    /// one of the highest priority always runs, if that is not [`Priority::NO_EXECUTE`]. Drivers
-    /// may spare such a queue what it costs to be ready to be held. Hints may change the answer.
-    fn spares_the_highest(&self) -> bool {
-        false
-    }
-
-    /// Whether [`Policy::spares_the_highest`] is so for each of several queues of the highest
-    /// priority. Hints may change the answer.
-    fn spares_equals(&self) -> bool {
-        false
-    }
-
-    /// Whether [`Policy::observe`] and [`Policy::decide`] never block and are over in microseconds.
-    /// Drivers may call those of such a policy on threads that submit and wait, which saves them
-    /// the time that waking the scheduler's thread takes. A driver that does not know the policy
-    /// need not believe it.
-    fn is_quick(&self) -> bool {
-        false
+    /// What the policy asks of the layers around it. Queues and hints may change the answer.
+    fn needs(&self) -> Needs {
+        Needs::default()
     }
 
     /// A hint for the policy as a whole. Returns false if the policy has no use for it.
@@ -126,6 +91,45 @@ pub trait Policy {
     );
 }
 
+/// What a policy asks of the layers around it: see [`Policy::needs`].
+///
+/// ```
+/// use xsched_core::policy::{MayHold, Needs};
+/// use xsched_core::time::Duration;
+///
+/// // A policy by priority that counts device time.
+/// let every = Some(Duration::from_us(250));
+/// let needs = Needs { may_hold: MayHold::Lower, progress_every: every, ..Needs::default() };
+/// assert!(!needs.cpu_priority);
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Needs {
+    /// Which queues the policy may hold.
+    pub may_hold: MayHold,
+    /// How often, in device time, a queue must report progress; `None` if the policy does not use
+    /// measured device time.
+    pub progress_every: Option<Duration>,
+    /// Whether the policy looks at [`Hints::cpu_priority`](crate::hint::Hints::cpu_priority).
+    /// Drivers find it out only for a policy that does.
+    pub cpu_priority: bool,
+}
+
+/// Which queues a policy may hold, beside those with [`Priority::NO_EXECUTE`]. Drivers may leave
+/// out the device support, gates say, that only queues need which may be held.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum MayHold {
+    /// None, not even those with [`Priority::NO_EXECUTE`].
+    Nothing,
+    /// Each for queues of a higher priority on its device: none of the highest priority.
+    Lower,
+    /// Each for queues of a higher or the same priority on its device: not the only one of the
+    /// highest priority.
+    Peers,
+    /// Any.
+    #[default]
+    Anything,
+}
+
 /// A pointer to a policy is a policy.
 macro_rules! forward {
     ($pointer:ty) => {
@@ -133,23 +137,8 @@ macro_rules! forward {
             fn name(&self) -> &'static str {
                 (**self).name()
             }
-            fn holds(&self) -> bool {
-                (**self).holds()
-            }
-            fn progress_every(&self) -> Option<Duration> {
-                (**self).progress_every()
-            }
-            fn reads_cpu_priority(&self) -> bool {
-                (**self).reads_cpu_priority()
-            }
-            fn spares_the_highest(&self) -> bool {
-                (**self).spares_the_highest()
-            }
-            fn spares_equals(&self) -> bool {
-                (**self).spares_equals()
-            }
-            fn is_quick(&self) -> bool {
-                (**self).is_quick()
+            fn needs(&self) -> Needs {
+                (**self).needs()
             }
             fn configure(&mut self, hint: PolicyHint) -> bool {
                 (**self).configure(hint)

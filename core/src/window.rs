@@ -46,6 +46,18 @@ const WORK_PER_FENCE_NS: u64 = 20_000;
 /// After so many batches without starving, one command of the safety margin is given back.
 const CALM_BATCHES: u32 = 256;
 
+/// The shortest time after which a window in which nothing retires is widened: a completion may be
+/// seen half of it late, as a reaper sleeps for that long.
+const PATIENCE_MIN: Duration = Duration::from_ms(1);
+/// That of a window of which no command was measured.
+const PATIENCE_UNMEASURED: Duration = Duration::from_ms(50);
+/// The longest: where commands have waited before, they count as long. Of commands that take a 16th
+/// of it, as many as a batch of 8 retire within it.
+const PATIENCE_MAX: Duration = Duration::from_ms(500);
+/// How many windows' work may have taken its time before a window is widened. What is let in then
+/// takes the device at most this part of the time that was waited.
+const PATIENCE_WINDOWS: u64 = 4;
+
 /// The window of one queue.
 ///
 /// An adaptive window measures two things. `T` is the device time of a command. `Λ` is the time the
@@ -73,6 +85,10 @@ pub struct Window {
     command_ns: u64,
     margin: u32,
     calm: u32,
+    /// How often it was doubled since something retired last.
+    doublings: u32,
+    /// Commands in flight are held, and are not to be more than before.
+    is_held: bool,
 }
 
 impl Window {
@@ -88,6 +104,8 @@ impl Window {
             command_ns: 0,
             margin: 0,
             calm: 0,
+            doublings: 0,
+            is_held: false,
         };
         window.configure(config, caps);
         window
@@ -115,7 +133,37 @@ impl Window {
     /// Commands that may be in flight now.
     #[must_use]
     pub const fn threshold(&self) -> u32 {
-        self.threshold
+        let doublings = if self.is_held { 0 } else { self.doublings };
+        // No further than the sign: what it is compared with is no larger.
+        self.threshold.saturating_mul(1 << doublings)
+    }
+
+    /// Doubles the window until something retires: see
+    /// [`Queue::widen_window`](crate::queue::Queue::widen_window).
+    pub(crate) fn widen(&mut self) {
+        self.doublings = (self.doublings + 1).min(u32::BITS - 1);
+    }
+
+    /// Has that count or not.
+    pub(crate) const fn hold(&mut self, is_held: bool) {
+        self.is_held = is_held;
+    }
+
+    /// Returns whether it has been widened since something retired last: see
+    /// [`Queue::widen_window`](crate::queue::Queue::widen_window).
+    #[must_use]
+    pub const fn is_widened(&self) -> bool {
+        self.doublings > 0 && !self.is_held
+    }
+
+    /// The time without a completion after which the window may be widened.
+    #[must_use]
+    pub fn patience(&self) -> Duration {
+        if self.command_ns == 0 {
+            return PATIENCE_UNMEASURED;
+        }
+        let full = Duration::from_ns(self.command_ns).times(self.threshold.into());
+        full.times(PATIENCE_WINDOWS).clamp(PATIENCE_MIN, PATIENCE_MAX)
     }
 
     /// Commands per fence now.
@@ -133,6 +181,7 @@ impl Window {
     /// A batch of `commands` retired and used `busy` device time; `left` commands are still in
     /// flight, and more are waiting to be launched if `backlog`.
     pub fn on_retired(&mut self, commands: u64, busy: Duration, left: u64, backlog: bool) {
+        self.doublings = 0;
         if let Some(sample) = busy.as_ns().checked_div(commands) {
             self.command_ns = smooth(self.command_ns, sample, 8);
         }

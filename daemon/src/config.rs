@@ -7,12 +7,17 @@ use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use rustix::fs::{Mode, OFlags, open};
 use xsched_core::hint::PolicyHint;
 use xsched_core::policy::Policy as _;
+use xsched_core::scheduler::STALL;
 use xsched_core::time::Duration as Span;
+use xsched_node::entity::Trial;
 use xsched_policies::Any;
 
+use crate::listen::Access;
 use crate::metrics::Place;
+use crate::scheduler::Tuning;
 use crate::tenant::{Tenant, Who};
 
 /// Processes that may be connected, and of one user, unless the file says otherwise.
@@ -40,16 +45,20 @@ pub struct Config {
     pub admins: Admins,
     /// What the daemon takes.
     pub limits: Limits,
-    /// For how long the daemon looks for events again at once after one, while they come no less
+    /// Time for which the daemon looks for events again at once after one, while they come no less
     /// often, 0 to a second. A thread that sleeps takes some 20 to 300 µs to wake in a virtual
     /// machine, and one that looks takes a processor.
     pub spin: Span,
+    /// Time for which a gang claims GPUs while it waits for others, 0 to a second.
+    pub gang_claim: Span,
     /// Where scrapes for metrics are answered, if they are.
     pub metrics: Option<Place>,
     /// Drivers are asked which processes use GPUs past the daemon.
     pub asks_drivers: bool,
     /// The tenants. The last fits every process.
     pub tenants: Vec<Arc<Tenant>>,
+    /// A file says something of it.
+    pub(crate) has_file: bool,
 }
 
 /// The socket.
@@ -63,6 +72,14 @@ pub struct Socket {
     pub gid: Option<u32>,
 }
 
+impl Socket {
+    /// Access by the file, or else of all users or one.
+    pub(crate) fn access(&self, is_open: bool) -> Access {
+        let mode = self.mode.unwrap_or(if is_open { 0o666 } else { 0o600 });
+        Access { mode, gid: self.gid }
+    }
+}
+
 /// A policy and how it is set up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PolicyChoice {
@@ -73,14 +90,17 @@ pub struct PolicyChoice {
     /// Under the policy `hpf`, processes of the highest priority take turns.
     pub takes_turns: bool,
     /// Under the policy `hpf`, the next priority runs beside processes of the highest that are
-    /// bound by their hosts.
-    pub fills_pauses: bool,
+    /// bound by their hosts, and is tried like this; `None` if it does not.
+    pub fill_pauses: Option<Trial>,
+    /// After this time a process that holds others and ends nothing is passed over; `None`: never.
+    pub stall: Option<Span>,
 }
 
 impl Default for PolicyChoice {
     fn default() -> Self {
         let name = "hpf".to_owned();
-        Self { name, hints: Vec::new(), takes_turns: true, fills_pauses: true }
+        let (hints, fill_pauses) = (Vec::new(), Some(Trial::default()));
+        Self { name, hints, takes_turns: true, fill_pauses, stall: Some(STALL) }
     }
 }
 
@@ -99,8 +119,39 @@ impl PolicyChoice {
         let own = if policy.name() == self.name { &self.hints[..] } else { &[] };
         let hints = slice.into_iter().chain(own.iter().copied());
         let mut tried = policy.clone();
-        hints.filter(|hint| tried.configure(*hint)).collect()
+        let hints = hints.filter(|hint| tried.configure(*hint));
+        hints.chain([PolicyHint::Stall(self.stall)]).collect()
     }
+}
+
+/// Says what does not reach a policy that the daemon runs: processes tell the daemon their
+/// priorities and shares, and users which of them belong to the active window. `None` if nothing
+/// is missing.
+///
+/// ```
+/// use xsched_daemon::config::missing_hint;
+/// use xsched_policies::Any;
+///
+/// let of = |name: &str| missing_hint(&name.parse::<Any>().expect("a policy"));
+/// assert!(of("hpf").is_none() && of("edf").is_some_and(|text| text.contains("deadline")));
+/// ```
+#[must_use]
+pub fn missing_hint(policy: &Any) -> Option<String> {
+    let (hint, effect) = match policy {
+        Any::Edf(_) | Any::Kedf(_) | Any::StrictEdf(_) | Any::StrictKedf(_) => (
+            "deadlines",
+            "of equals, those that became ready first run until they have no more work; use hpf, \
+             wfq or up",
+        ),
+        Any::Lax(_) => ("laxities", "priorities alone count, without turns; use hpf"),
+        Any::Chpf(_) => (
+            "the priorities of their threads",
+            "all count as equal and no process is held; use hpf",
+        ),
+        _ => return None,
+    };
+    let name = policy.name();
+    Some(format!("policy `{name}`: processes do not tell the daemon {hint}, so {effect}"))
 }
 
 /// Administrators.
@@ -136,11 +187,17 @@ impl Default for Config {
             admins: Admins::default(),
             limits: Limits::default(),
             spin: default_spin(),
+            gang_claim: TURN,
             metrics: None,
             asks_drivers: true,
             tenants: vec![Arc::default()],
+            has_file: false,
         }
     }
+}
+
+fn line_breaks(bytes: &[u8]) -> usize {
+    bytes.iter().filter(|byte| **byte == b'\n').count()
 }
 
 /// 20 ms, and 200 µs with fewer than 8 processors.
@@ -182,22 +239,45 @@ pub enum ConfigError {
         /// Where the socket is.
         socket: PathBuf,
     },
+    /// The file no longer has the limits of processes.
+    #[error(
+        "{}: {what}, and without it there are no limits; restart the daemon if that is meant",
+        path.display()
+    )]
+    Lost {
+        /// The file.
+        path: PathBuf,
+        /// Part that is no longer there.
+        what: &'static str,
+    },
 }
 
 impl Config {
     /// Reads and checks a file.
     ///
     /// # Errors
-    /// [`ConfigError::Read`] and [`ConfigError::Wrong`].
+    /// [`ConfigError::Read`], also of what is no regular file, and [`ConfigError::Wrong`].
     pub fn read(path: &Path) -> Result<Self, ConfigError> {
         let failed = |source| ConfigError::Read { path: path.to_owned(), source };
-        let mut text = String::new();
-        let file = std::fs::File::open(path).map_err(failed)?;
-        let length = io::Read::read_to_string(&mut io::Read::take(file, BYTES_MAX), &mut text);
-        if length.map_err(failed)? as u64 == BYTES_MAX {
+        // That of a pipe would wait for a writer, and its text can be read once.
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
+        let file = open(path, flags, Mode::empty()).map_err(|errno| failed(errno.into()))?;
+        let file = std::fs::File::from(file);
+        if !file.metadata().map_err(failed)?.is_file() {
+            return Err(failed(io::Error::other("it is no regular file")));
+        }
+        let mut bytes = Vec::new();
+        io::Read::read_to_end(&mut io::Read::take(file, BYTES_MAX), &mut bytes).map_err(failed)?;
+        if bytes.len() as u64 == BYTES_MAX {
             return Err(failed(io::Error::other("it has a MiB or more")));
         }
-        Self::parse(&text, path)
+        let text = String::from_utf8(bytes).map_err(|error| {
+            let line = 1 + line_breaks(&error.as_bytes()[..error.utf8_error().valid_up_to()]);
+            let what = "these bytes are no UTF-8; save the file as UTF-8".to_owned();
+            ConfigError::Wrong { path: path.to_owned(), line, what }
+        })?;
+        let has_file = !text.trim().is_empty();
+        Ok(Self { has_file, ..Self::parse(&text, path)? })
     }
 
     /// Checks a text, which errors say is of this file.
@@ -206,12 +286,28 @@ impl Config {
     /// [`ConfigError::Wrong`].
     pub fn parse(text: &str, path: &Path) -> Result<Self, ConfigError> {
         raw::parse(text).map_err(|raw::Wrong { at, what }| {
-            let before = text.as_bytes().iter().take(at);
-            let line = 1 + before.filter(|byte| **byte == b'\n').count();
+            let line = 1 + line_breaks(&text.as_bytes()[..at.min(text.len())]);
             // A line of an error is one line.
             let what = what.split_whitespace().collect::<Vec<_>>().join(" ");
             ConfigError::Wrong { path: path.to_owned(), line, what }
         })
+    }
+
+    /// Why this configuration must not follow another while the daemon runs: it lost the file or
+    /// all tenants, as a file has that is just being written or cannot be found for a moment.
+    pub(crate) fn lost(&self, before: &Self) -> Option<&'static str> {
+        let has_tenants = |config: &Self| config.tenants.iter().any(|of| **of != Tenant::default());
+        match (before, self) {
+            (before, now) if before.has_file && !now.has_file => Some("it is gone or empty"),
+            (before, now) if has_tenants(before) && !has_tenants(now) => Some("it has no tenants"),
+            _ => None,
+        }
+    }
+
+    /// Settings of the scheduler's thread.
+    pub(crate) const fn tuning(&self) -> Tuning {
+        let Self { spin, gang_claim, ref policy, .. } = *self;
+        Tuning { spin, fill_pauses: policy.fill_pauses, gang_claim }
     }
 
     /// Whether a process of this tenant is an administrator: not one that goes by its cgroup, where
@@ -245,14 +341,19 @@ pub struct Source {
 }
 
 impl Source {
-    /// What counts: the file, and the command line before it.
+    /// What counts: the file, and the command line before it. Only a file that is not found counts
+    /// as absent.
     ///
     /// # Errors
     /// [`ConfigError`].
     pub fn read(&self) -> Result<Config, ConfigError> {
-        let mut config = match &self.file {
-            Some(file) if !self.is_optional || file.exists() => Config::read(file)?,
-            _ => Config::default(),
+        let is_absent = |error: &ConfigError| match error {
+            ConfigError::Read { source, .. } => source.kind() == io::ErrorKind::NotFound,
+            _ => false,
+        };
+        let mut config = match self.file.as_deref().map(Config::read) {
+            Some(Err(error)) if self.is_optional && is_absent(&error) => Config::default(),
+            read => read.transpose()?.unwrap_or_default(),
         };
         if let Some(name) = self.policy.as_ref().filter(|name| **name != config.policy.name) {
             config.policy = PolicyChoice { name: name.clone(), hints: Vec::new(), ..config.policy };

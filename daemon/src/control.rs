@@ -1,39 +1,38 @@
 //! The thread that accepts connections and answers messages.
 
 mod accept;
-#[cfg(any(test, feature = "fuzzing"))]
-mod here;
+mod daemon;
 mod manage;
-mod socket;
+#[cfg(any(test, feature = "fuzzing"))]
+mod test_control;
 
 use std::collections::HashMap;
-use std::fs;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender, channel};
-use std::thread::{self, JoinHandle};
+use std::sync::mpsc::{Receiver, Sender};
 use std::time::{Duration, Instant};
 
 use rustix::event::Timespec;
-use rustix::event::epoll::{self, EventData, EventFlags};
+use rustix::event::epoll::{self, EventFlags};
 use rustix::io::Errno;
 use xsched_core::hint::{Hints, Priority};
-use xsched_hal_stream::SharedPage;
-use xsched_node::{Answer, NodeError, Request, Status, VERSION, Wire};
-use xsched_policies::Any;
+use xsched_node::{Answer, NodeError, PageError, Request, SharedPage, Status, VERSION, Wire};
 
+use crate::closer::Closer;
 use crate::config::{Config, Source};
-use crate::desk::Desk;
-use crate::liveness::{Check, Checked, Summary, check};
-use crate::metrics::{Metrics, MetricsError};
-use crate::scheduler::{By, Change, Client, Driver, Op, hints, new_eventfd};
+use crate::listen::BoundPath;
+use crate::liveness::{Checked, Pulse};
+use crate::metrics::Metrics;
+use crate::scheduler::{Change, ChangedBy, Client, Gpu, Op, hints};
+use crate::scheduler_client::SchedulerClient;
 use crate::tenant::{Asker, Party};
 use crate::text::{cleaned, is_name_of_device, is_name_of_gang};
 use crate::users::{Pages, User};
+use crate::waker::new_eventfd;
 use crate::watch::{Drivers, Watch, Watched};
-use socket::{open_socket, warn_of_access};
+pub use daemon::{Daemon, DaemonError, Settings};
 
 /// Connections that are accepted, and messages of a user that are answered, before it is another's
 /// turn. The first is no more than the second, since each connection also ends.
@@ -45,202 +44,8 @@ const STOP: u64 = 1;
 const RELOAD: u64 = 2;
 const CHECK: u64 = 3;
 
-/// How the daemon is set up.
-#[derive(Clone, Debug)]
-pub struct Settings {
-    /// Where it listens.
-    pub socket: PathBuf,
-    /// The policy at first.
-    pub policy: Any,
-    /// All users may connect, and not its own alone.
-    pub is_open: bool,
-}
-
-/// Why the daemon does not start.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum DaemonError {
-    /// The socket cannot be had.
-    #[error("cannot listen at {}: {source}", path.display())]
-    Listen {
-        /// Where.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
-    /// There is a daemon at this socket.
-    #[error("another daemon listens at {}; stop it, or choose another socket", .0.display())]
-    Running(PathBuf),
-    /// Scrapes for metrics cannot be answered.
-    #[error("metrics: {0}")]
-    Metrics(#[from] MetricsError),
-    /// The system refuses a thread or a file descriptor.
-    #[error("the system refuses: {0}")]
-    System(#[from] io::Error),
-}
-
-impl From<Errno> for DaemonError {
-    fn from(errno: Errno) -> Self {
-        Self::System(errno.into())
-    }
-}
-
-/// A daemon that runs. Dropped, it ends: all gates open, and the socket goes.
-#[derive(Debug)]
-pub struct Daemon {
-    stop: Arc<OwnedFd>,
-    threads: Vec<JoinHandle<()>>,
-    /// Of the socket that goes with the daemon.
-    path: Option<PathBuf>,
-    reload: Arc<OwnedFd>,
-    reloads: Sender<Reload>,
-    check: Check,
-}
-
 /// Where to answer that the configuration was read again, or why not.
 type Reload = Sender<Result<(), String>>;
-
-impl Daemon {
-    /// Starts both threads.
-    ///
-    /// # Errors
-    /// [`DaemonError`].
-    pub fn start(settings: &Settings) -> Result<Self, DaemonError> {
-        Self::start_with_config(settings, Config::default(), Source::default())
-    }
-
-    /// Starts both threads with a configuration, and where it can be read again. The socket's path
-    /// and the policy are those of the settings. No driver is asked what runs past the daemon.
-    ///
-    /// # Errors
-    /// [`DaemonError`].
-    pub fn start_with_config(
-        settings: &Settings,
-        config: Config,
-        source: Source,
-    ) -> Result<Self, DaemonError> {
-        Self::start_watching(settings, config, source, None)
-    }
-
-    /// As [`Daemon::start_with_config`], and asks drivers what runs past the daemon, if the
-    /// configuration has it do so.
-    ///
-    /// # Errors
-    /// [`DaemonError`].
-    pub fn start_watching(
-        settings: &Settings,
-        config: Config,
-        source: Source,
-        drivers: Option<fn() -> Drivers>,
-    ) -> Result<Self, DaemonError> {
-        let listener = open_socket(&settings.socket, settings.is_open, &config)?;
-        Self::start_at(listener, true, settings, config, source, drivers)
-    }
-
-    /// As [`Daemon::start_watching`], with a socket that listens already, does not block, and stays
-    /// as it is.
-    ///
-    /// # Errors
-    /// [`DaemonError`].
-    pub fn start_with(
-        listener: OwnedFd,
-        settings: &Settings,
-        config: Config,
-        source: Source,
-        drivers: Option<fn() -> Drivers>,
-    ) -> Result<Self, DaemonError> {
-        warn_of_access(&config);
-        Self::start_at(listener, false, settings, config, source, drivers)
-    }
-
-    /// A socket of the daemon's own goes with it.
-    fn start_at(
-        listener: OwnedFd,
-        is_own: bool,
-        settings: &Settings,
-        config: Config,
-        source: Source,
-        drivers: Option<fn() -> Drivers>,
-    ) -> Result<Self, DaemonError> {
-        let (ops, taken) = channel();
-        let mut driver = Driver::new(settings.policy.clone(), taken)?;
-        driver
-            .set_hints(config.policy.hints_of(&settings.policy), xsched_core::time::Instant::ZERO);
-        driver.set_spin(config.spin);
-        driver.set_fills_pauses(config.policy.fills_pauses);
-        let waker = driver.waker();
-        let stop = Arc::new(new_eventfd()?);
-        let (check, checked) = check()?;
-        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-        epoll::add(&epoll, &listener, EventData::new_u64(LISTENER), EventFlags::IN)?;
-        epoll::add(&epoll, &*stop, EventData::new_u64(STOP), EventFlags::IN)?;
-        let reload = Arc::new(new_eventfd()?);
-        epoll::add(&epoll, &*reload, EventData::new_u64(RELOAD), EventFlags::IN)?;
-        let (reloads, asked) = channel();
-        epoll::add(&epoll, checked.wake(), EventData::new_u64(CHECK), EventFlags::IN)?;
-        let mut control = Control {
-            listener,
-            epoll,
-            peers: HashMap::new(),
-            users: HashMap::new(),
-            pages: 0,
-            next: CHECK + 1,
-            desk: Desk::new(ops, waker),
-            watched: Watched::default(),
-            metrics: None,
-            watch: None,
-            drivers,
-            spare: Some(new_eventfd()?),
-            paused: None,
-            is_open: settings.is_open,
-            config,
-            source,
-            socket: settings.socket.clone(),
-            is_own,
-            policy_by: None,
-            drained: None,
-            reload: Arc::clone(&reload),
-            reloads: asked,
-            checked,
-        };
-        control.begin_to_tell()?;
-        let driver = thread::Builder::new().name("scheduler".to_owned()).spawn(|| driver.run())?;
-        let control = thread::Builder::new().name("control".to_owned()).spawn(|| control.run())?;
-        let path = is_own.then(|| settings.socket.clone());
-        Ok(Self { stop, threads: vec![control, driver], path, reload, reloads, check })
-    }
-
-    /// Reads the configuration again, whole or not at all.
-    ///
-    /// # Errors
-    /// What is wrong with the file, with the line. What counted before counts on.
-    pub fn reload(&self) -> Result<(), String> {
-        let (answer, answered) = channel();
-        let ended = |_| "the daemon has ended".to_owned();
-        self.reloads.send(answer).map_err(|error| ended(error.to_string()))?;
-        let _ = rustix::io::write(&self.reload, &1_u64.to_ne_bytes());
-        answered.recv().map_err(|error| ended(error.to_string()))?
-    }
-
-    /// What the daemon says of itself; `None` if one of its threads does not answer in time.
-    #[must_use]
-    pub fn check(&self, patience: Duration) -> Option<Summary> {
-        self.check.ask(patience)
-    }
-}
-
-impl Drop for Daemon {
-    fn drop(&mut self) {
-        // Now, or it could be that of a daemon which has started meanwhile.
-        let _ = self.path.as_ref().map(fs::remove_file);
-        let _ = rustix::io::write(&self.stop, &1_u64.to_ne_bytes());
-        for thread in self.threads.drain(..) {
-            if thread.join().is_err() {
-                tracing::error!("a thread of the daemon panicked");
-            }
-        }
-    }
-}
 
 /// A connection.
 #[derive(Debug)]
@@ -256,6 +61,7 @@ struct Peer {
     /// It has begun a record.
     is_recorder: bool,
     pages: Pages,
+    gang: Option<String>,
 }
 
 impl Peer {
@@ -276,10 +82,11 @@ pub(crate) struct Control {
     epoll: OwnedFd,
     peers: HashMap<u64, Peer>,
     users: HashMap<u32, User>,
+    closer: Closer,
     /// Pages of all connections.
     pages: usize,
     next: u64,
-    desk: Desk,
+    scheduler: SchedulerClient,
     watched: Watched,
     metrics: Option<Metrics>,
     watch: Option<Watch>,
@@ -295,15 +102,16 @@ pub(crate) struct Control {
     source: Source,
     /// Where the socket is.
     socket: PathBuf,
-    /// The socket is the daemon's own, with the mode of the configuration.
-    is_own: bool,
+    /// That of a socket of the daemon's own, with the mode of the configuration.
+    path: Option<Arc<BoundPath>>,
     /// The policy is not the file's, by this user.
-    policy_by: Option<By>,
+    policy_by: Option<ChangedBy>,
     /// No new processes are taken.
-    drained: Option<By>,
+    drained: Option<ChangedBy>,
     reload: Arc<OwnedFd>,
     reloads: Receiver<Reload>,
     checked: Checked,
+    pulse: Pulse,
 }
 
 impl Control {
@@ -312,16 +120,15 @@ impl Control {
             let mut events: Vec<epoll::Event> = Vec::with_capacity(64);
             let space = rustix::buffer::spare_capacity(&mut events);
             let time = self.end_of_pause();
+            self.pulse.note_idle();
             if epoll::wait(&self.epoll, space, time.as_ref()).is_err() {
                 continue;
             }
             for event in events {
+                self.pulse.note_busy();
                 match event.data.u64() {
                     LISTENER => self.accept(),
-                    STOP => {
-                        self.send(Op::End);
-                        return;
-                    }
+                    STOP => return,
                     RELOAD => self.take_reloads(),
                     CHECK => self.checked.answer(|| self.ask(|answer| Op::Check { answer })),
                     id if id & ENDED != 0 => self.end(id & !ENDED),
@@ -332,7 +139,7 @@ impl Control {
     }
 
     fn send(&self, op: Op) {
-        self.desk.send(op);
+        self.scheduler.send(op);
     }
 
     /// Answers some messages of a user, whose connections take turns. Users take turns as well.
@@ -361,9 +168,21 @@ impl Control {
     /// Answers a message of a connection, or ends it.
     pub(crate) fn serve(&mut self, id: u64) {
         let Some(peer) = self.peers.get(&id) else { return };
-        let answered = match peer.wire.receive::<Request>() {
-            Ok((request, fds)) => {
-                let answer = self.answer(id, request, fds);
+        let uid = peer.uid();
+        if self.closer.is_behind(uid) {
+            return self.end(id);
+        }
+        let mut fds = Vec::new();
+        let received = peer.wire.receive_with::<Request>(&mut fds);
+        let (in_memory, foreign): (Vec<_>, Vec<_>) =
+            fds.into_iter().partition(|fd| SharedPage::is_in_memory(fd));
+        let is_foreign = !foreign.is_empty();
+        self.closer.close(uid, foreign);
+        let Some(peer) = self.peers.get(&id) else { return };
+        let answered = match received {
+            Ok(_) if is_foreign => self.reply(id, Err(PageError::NotSealed.to_string())),
+            Ok(request) => {
+                let answer = self.answer(id, request, in_memory);
                 self.reply(id, answer)
             }
             Err(NodeError::Socket(error)) if error.kind() == io::ErrorKind::WouldBlock => return,
@@ -383,9 +202,12 @@ impl Control {
 
     pub(crate) fn end(&mut self, id: u64) {
         if let Some(peer) = self.peers.remove(&id) {
-            self.desk.counts.note_connections(self.peers.len());
+            self.scheduler.counts.note_connections(self.peers.len());
             if let Some(user) = self.users.get(&peer.uid()) {
                 let _ = epoll::delete(&user.epoll, &peer.wire);
+            }
+            if let Some((gang, user)) = peer.gang.as_ref().zip(self.users.get_mut(&peer.uid())) {
+                user.leave_gang(gang);
             }
             self.disconnect(peer.uid(), &peer.pages);
             let _ = peer.process.as_ref().map(|process| epoll::delete(&self.epoll, process));
@@ -395,7 +217,14 @@ impl Control {
             if peer.is_known {
                 self.send(Op::Leave(id));
             }
+            self.close(peer.party.who.uid, peer.wire);
         }
+    }
+
+    /// Ends a connection of a user. The process learns of it at once.
+    fn close(&mut self, uid: u32, wire: Wire) {
+        wire.end();
+        self.closer.close(uid, [wire.into()]);
     }
 
     fn reply(
@@ -416,7 +245,7 @@ impl Control {
     ) -> Result<(Answer, Option<OwnedFd>), String> {
         let peer = self.peers.get(&id).ok_or("not connected")?;
         let (is_known, asker) = (peer.is_known, self.asker(&peer.party));
-        let by = By::now(asker.party.who.uid);
+        let by = ChangedBy::now(asker.party.who.uid);
         match request {
             Request::Hello { version, name, priority, share, gang } => {
                 if is_known {
@@ -430,7 +259,7 @@ impl Control {
                     return Err("say hello first".to_owned());
                 }
                 let page = fds.into_iter().next().ok_or("the page is missing")?;
-                self.attach(id, (device, side_by_side), page)
+                self.attach(id, Gpu { name: device, is_concurrent: side_by_side }, page)
             }
             Request::Hints { priority, share } => {
                 let priority = checked_priority(priority)?;
@@ -440,8 +269,8 @@ impl Control {
                 }
                 let hints = hints(priority, share);
                 // Answered, so that no process sends more of them than are taken.
-                self.ask(|answer| Op::Hints { client: id, hints, answer })?;
-                Ok((lowered(&asker.party, hints).unwrap_or(Answer::Done), None))
+                let granted = self.ask(|answer| Op::Hints { client: id, hints, answer })?;
+                Ok((lowered(&asker.party, hints, granted).unwrap_or(Answer::Done), None))
             }
             Request::Status => self.status(asker, None).map(told),
             Request::StatusFrom(place) => self.status(asker, Some(place)).map(told),
@@ -482,10 +311,14 @@ impl Control {
         let doorbell = new_eventfd().map_err(failed)?;
         let for_client = rustix::io::dup(&doorbell).map_err(failed)?;
         let peer = self.peers.get_mut(&id).ok_or("not connected")?;
-        peer.is_known = true;
+        let user = self.users.get_mut(&peer.uid()).ok_or("not connected")?;
+        gang.iter().try_for_each(|gang| user.join_gang(gang))?;
+        (peer.is_known, peer.gang) = (true, gang.clone());
         let name = cleaned(&name);
         let hints = hints(priority, share);
-        let answer = lowered(&peer.party, hints).unwrap_or(Answer::Welcome { version: VERSION });
+        let granted = peer.party.tenant.granted(hints);
+        let answer = lowered(&peer.party, hints, granted);
+        let answer = answer.unwrap_or(Answer::Welcome { version: VERSION });
         let mut client = Client::new(peer.pid, peer.party.clone(), name, hints, doorbell);
         client.gang = gang;
         self.send(Op::Join(id, client));
@@ -495,19 +328,19 @@ impl Control {
     fn attach(
         &mut self,
         id: u64,
-        (device, side_by_side): (String, bool),
+        gpu: Gpu,
         page: OwnedFd,
     ) -> Result<(Answer, Option<OwnedFd>), String> {
-        if !is_name_of_device(&device) {
+        if !is_name_of_device(&gpu.name) {
             let why = "a GPU has a name of 1 to 128 letters, digits and signs, without spaces";
             return Err(why.to_owned());
         }
         let peer = self.peers.get(&id).ok_or("not connected")?;
         let user = self.users.get(&peer.uid()).ok_or("not connected")?;
-        user.may_attach(self.pages, &peer.pages, &device)?;
+        user.may_attach(self.pages, &peer.pages, &gpu.name)?;
         let page = SharedPage::from_file(page.into()).map_err(|error| error.to_string())?;
-        let name = device.clone();
-        self.ask(|answer| Op::Page { client: id, device, side_by_side, page, answer })??;
+        let name = gpu.name.clone();
+        self.ask(|answer| Op::Page { client: id, gpu, page, answer })??;
         let peer = self.peers.get_mut(&id).ok_or("not connected")?;
         let user = self.users.get_mut(&peer.uid()).ok_or("not connected")?;
         user.attach(&mut peer.pages, name);
@@ -529,7 +362,7 @@ impl Control {
 
     /// Asks the scheduler's thread.
     fn ask<T>(&self, op: impl FnOnce(Sender<T>) -> Op) -> Result<T, String> {
-        self.desk.ask(op).ok_or_else(|| "the scheduler does not answer".to_owned())
+        self.scheduler.ask(op).ok_or_else(|| "the scheduler does not answer".to_owned())
     }
 }
 
@@ -541,16 +374,16 @@ fn done((): ()) -> (Answer, Option<OwnedFd>) {
     (Answer::Done, None)
 }
 
-/// What to answer a process that asks for more than its tenant may have.
-fn lowered(party: &Party, asked: Hints) -> Option<Answer> {
+/// The answer to a process that asks for more than its tenant may have: what it has.
+fn lowered(party: &Party, asked: Hints, has: Hints) -> Option<Answer> {
     let granted = party.tenant.granted(asked);
     let has_asked = asked.priority != Priority::DEFAULT;
     let is_lower =
         has_asked && granted.priority < asked.priority || granted.utilization < asked.utilization;
     is_lower.then(|| Answer::Lowered {
         tenant: party.tenant.name.clone(),
-        priority: granted.priority.get().into(),
-        share: granted.utilization,
+        priority: has.priority.get().into(),
+        share: has.utilization,
     })
 }
 

@@ -8,21 +8,27 @@
 //! a third answers scrapes for [`metrics`], and a fourth asks drivers what runs past the daemon
 //! ([`watch`]).
 
+mod closer;
 pub mod config;
 pub mod control;
-mod desk;
 #[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]
 pub mod fuzzing;
+mod listen;
 mod liveness;
+pub mod log;
 pub mod metrics;
+mod peer_cred;
 mod scheduler;
+mod scheduler_client;
 pub mod systemd;
 pub mod tenant;
 mod text;
 mod users;
+mod waker;
 pub mod watch;
-mod who;
 
 pub use control::{Daemon, DaemonError, Settings};
+pub use listen::ListenError;
 pub use liveness::Summary;
+pub use text::is_shown;

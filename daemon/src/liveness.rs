@@ -2,10 +2,12 @@
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::time::Duration;
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
 
-use crate::scheduler::new_eventfd;
+use crate::waker::new_eventfd;
 
 /// What the daemon says of itself in short.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,6 +17,65 @@ pub struct Summary {
     pub processes: usize,
     /// The policy in charge.
     pub policy: &'static str,
+}
+
+/// Time at work after which the thread of the connections counts as stuck: longer than it waits
+/// for the scheduler's thread, and than a look into a directory of users takes.
+const STUCK_AFTER: Duration = Duration::from_secs(2);
+
+/// Sign of life of the thread of the connections, without which no process's end is noticed: the
+/// scheduler's thread then renews no hold.
+#[derive(Clone, Debug)]
+pub(crate) struct Pulse {
+    start: Instant,
+    /// Milliseconds after the start, from 1, at which the thread woke; 0 while it sleeps.
+    busy_since_ms: Arc<AtomicU64>,
+}
+
+impl Default for Pulse {
+    fn default() -> Self {
+        Self { start: Instant::now(), busy_since_ms: Arc::default() }
+    }
+}
+
+impl Pulse {
+    fn now_ms(&self) -> u64 {
+        u64::try_from(self.start.elapsed().as_millis()).unwrap_or(u64::MAX).saturating_add(1)
+    }
+
+    /// The thread has woken, or goes on to the next event.
+    pub(crate) fn note_busy(&self) {
+        self.busy_since_ms.store(self.now_ms(), Ordering::Relaxed);
+    }
+
+    /// The thread sleeps until there is an event.
+    pub(crate) fn note_idle(&self) {
+        self.busy_since_ms.store(0, Ordering::Relaxed);
+    }
+
+    /// Whether the thread has been at one event for too long.
+    pub(crate) fn is_stuck(&self) -> bool {
+        let since_ms = self.busy_since_ms.load(Ordering::Relaxed);
+        let busy_ms = self.now_ms().saturating_sub(since_ms);
+        since_ms != 0 && u128::from(busy_ms) > STUCK_AFTER.as_millis()
+    }
+}
+
+/// Time that a thread has to end.
+const END_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Waits for the end of a thread that was told to end, at most for a second.
+pub(crate) fn join(thread: JoinHandle<()>) {
+    let begin = Instant::now();
+    while !thread.is_finished() && begin.elapsed() < END_TIMEOUT {
+        thread::sleep(Duration::from_millis(1));
+    }
+    let name = thread.thread().name().unwrap_or_default().to_owned();
+    if !thread.is_finished() {
+        tracing::error!("the daemon's thread `{name}` does not end, and is left behind");
+    } else if thread.join().is_err() {
+        tracing::error!("the daemon's thread `{name}` panicked");
+    }
 }
 
 /// Asks the thread of the connections, which asks the scheduler's.
@@ -75,6 +136,19 @@ mod tests {
     }
 
     #[test]
+    fn a_thread_is_stuck_that_stays_at_one_event() {
+        let mut pulse = Pulse::default();
+        pulse.start = pulse.start.checked_sub(Duration::from_secs(60)).expect("a time");
+        assert!(!pulse.is_stuck());
+        pulse.note_busy();
+        assert!(!pulse.is_stuck());
+        pulse.start = pulse.start.checked_sub(STUCK_AFTER + SOON).expect("a time");
+        assert!(pulse.is_stuck());
+        pulse.note_idle();
+        assert!(!pulse.is_stuck());
+    }
+
+    #[test]
     fn a_thread_that_does_not_answer_is_noticed() {
         let (check, checked) = check().expect("an eventfd");
         assert_eq!(check.ask(SOON), None);
@@ -89,9 +163,9 @@ mod tests {
         let (check, checked) = check().expect("an eventfd");
         checked.answer(|| Ok(summary(1)));
         assert_eq!(check.ask(SOON), None);
-        let other = std::thread::spawn(move || {
+        let other = thread::spawn(move || {
             while rustix::io::read(checked.wake(), &mut [0; 8]).is_err() {
-                std::thread::yield_now();
+                thread::yield_now();
             }
             checked.answer(|| Ok(summary(2)));
         });

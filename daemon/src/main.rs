@@ -1,6 +1,6 @@
 //! The daemon as a program.
 
-use std::io;
+use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
@@ -13,6 +13,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use xsched_core::policy::Policy as _;
 use xsched_daemon::config::{Config, Source};
+use xsched_daemon::log::Log;
 use xsched_daemon::metrics::Place;
 use xsched_daemon::systemd::{self, Service};
 use xsched_daemon::watch::Drivers;
@@ -171,12 +172,16 @@ fn run() -> Result<(), Box<dyn std::error::Error>> {
 }
 
 fn main() -> ExitCode {
-    tracing_subscriber::fmt().with_writer(io::stderr).without_time().init();
-    match run() {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("error: {error}");
-            ExitCode::FAILURE
-        }
+    let log: &'static Log = match Log::start(io::stderr()) {
+        Ok(log) => Box::leak(Box::new(log)),
+        Err(_) => return ExitCode::FAILURE,
+    };
+    log.end_on_panic();
+    tracing_subscriber::fmt().with_writer(move || log).without_time().init();
+    let ended = run();
+    if let Err(error) = &ended {
+        let _ = writeln!(&mut &*log, "error: {error}");
     }
+    log.flush_all();
+    if ended.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

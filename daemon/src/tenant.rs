@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use glob::{MatchOptions, Pattern};
 use xsched_core::hint::{Hints, Priority};
-use xsched_hal_stream::SHARED_WORDS;
+use xsched_node::GATES_PER_PAGE;
 
 /// The name of the tenant of those that no other fits.
 pub const DEFAULT: &str = "default";
@@ -124,8 +124,8 @@ impl Tenant {
 
     /// Pages of gate words that a process may have for one GPU, where there is no limit `max`.
     pub(crate) fn pages_max(&self, max: usize) -> usize {
-        let words = SHARED_WORDS - 1;
-        self.queues_max.map_or(max, |queues| (queues as usize).div_ceil(words).clamp(1, max))
+        self.queues_max
+            .map_or(max, |queues| (queues as usize).div_ceil(GATES_PER_PAGE).clamp(1, max))
     }
 
     /// What a process of this tenant gets if it asks for this: no more than it may have. A priority
@@ -179,6 +179,12 @@ pub fn tenant_of(tenants: &[Arc<Tenant>], who: &Who) -> Arc<Tenant> {
 /// What a process counts that asks for this share, in percent: one that asks for none has 1 %.
 pub(crate) fn counted(share: Option<u8>) -> u32 {
     share.unwrap_or(1).into()
+}
+
+/// The weight of a process with this share, for policies by weights: ten for a percent, and one for
+/// 0 %, as policies by shares count it.
+pub(crate) fn weight(share: Option<u8>) -> u32 {
+    (counted(share) * 10).max(1)
 }
 
 /// The share that a process of a tenant has on a GPU, of that which it asks for. If all of them

@@ -5,13 +5,22 @@ const NAME_MAX: usize = 64;
 /// Bytes of the name of a GPU.
 const DEVICE_MAX: usize = 128;
 
+/// Returns whether a terminal shows a character as itself: no order to the terminal, and nothing
+/// that changes the direction of other text or cannot be seen.
+///
+/// ```
+/// assert!(xsched_daemon::is_shown('ü') && !xsched_daemon::is_shown('\u{202e}'));
+/// ```
+#[must_use]
+pub fn is_shown(c: char) -> bool {
+    let is_hidden = matches!(c, '\u{ad}' | '\u{61c}' | '\u{feff}' | '\u{200b}'..='\u{200f}'
+            | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{e0000}'..='\u{e007f}');
+    !c.is_control() && !is_hidden
+}
+
 /// A name without what terminals take for orders or what changes the direction of other text.
 pub(crate) fn cleaned(name: &str) -> String {
-    let is_hidden = |c: char| {
-        matches!(c, '\u{ad}' | '\u{61c}' | '\u{feff}' | '\u{200b}'..='\u{200f}'
-            | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{e0000}'..='\u{e007f}')
-    };
-    name.chars().filter(|c| !c.is_control() && !is_hidden(*c)).take(NAME_MAX).collect()
+    name.chars().filter(|c| is_shown(*c)).take(NAME_MAX).collect()
 }
 
 /// Whether this may be the name of a GPU.

@@ -19,6 +19,11 @@ const UNITS_OF_USER_MAX: usize = 4_096;
 /// GPUs that the processes of one user may name: half of those that there can be.
 const DEVICES_OF_USER_MAX: usize = 32;
 
+/// Gangs of one user, one for each GPU that there can be, and processes in them, four for each such
+/// GPU: each pass in which a gang is held or released looks at all of them.
+const GANGS_OF_USER_MAX: usize = 64;
+const GANG_PROCESSES_OF_USER_MAX: usize = 4 * GANGS_OF_USER_MAX;
+
 /// A user with connections.
 #[derive(Debug)]
 pub(crate) struct User {
@@ -29,6 +34,8 @@ pub(crate) struct User {
     pages: usize,
     /// How many of its connections have pages for a GPU.
     devices: BTreeMap<String, usize>,
+    /// How many of its connections are in each gang.
+    gangs: BTreeMap<String, usize>,
 }
 
 /// The pages of a connection, by GPU.
@@ -37,7 +44,8 @@ pub(crate) type Pages = BTreeMap<String, usize>;
 impl User {
     pub(crate) fn new() -> rustix::io::Result<Self> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-        Ok(Self { epoll, connections: 0, pages: 0, devices: BTreeMap::new() })
+        let (devices, gangs) = (BTreeMap::new(), BTreeMap::new());
+        Ok(Self { epoll, connections: 0, pages: 0, devices, gangs })
     }
 
     /// Counts a connection, unless there are too many.
@@ -85,6 +93,34 @@ impl User {
             *self.devices.entry(device.clone()).or_default() += 1;
         }
         *has.entry(device).or_default() += 1;
+    }
+
+    /// Counts a connection in a gang, unless there are too many.
+    pub(crate) fn join_gang(&mut self, gang: &str) -> Result<(), String> {
+        if self.gangs.values().sum::<usize>() >= GANG_PROCESSES_OF_USER_MAX {
+            return Err(format!(
+                "a user has at most {GANG_PROCESSES_OF_USER_MAX} processes in gangs; end some, or \
+                 start this one without a gang"
+            ));
+        }
+        if !self.gangs.contains_key(gang) && self.gangs.len() >= GANGS_OF_USER_MAX {
+            return Err(format!(
+                "a user has at most {GANGS_OF_USER_MAX} gangs; end some, or start this process \
+                 without a gang"
+            ));
+        }
+        *self.gangs.entry(gang.to_owned()).or_default() += 1;
+        Ok(())
+    }
+
+    /// A connection in a gang has ended.
+    pub(crate) fn leave_gang(&mut self, gang: &str) {
+        if let Some(processes) = self.gangs.get_mut(gang) {
+            *processes -= 1;
+            if *processes == 0 {
+                self.gangs.remove(gang);
+            }
+        }
     }
 
     /// A connection with these pages has ended. True if it was the last one.
@@ -140,6 +176,20 @@ mod tests {
         assert!(user.may_attach(0, &two, "new").is_ok());
         assert!(user.disconnect(&two));
         assert_eq!((user.pages, user.devices.len()), (0, 0));
+    }
+
+    #[test]
+    fn gangs_of_a_user_and_their_processes_are_bounded() {
+        let mut user = User::new().expect("an epoll");
+        for n in 0..GANGS_OF_USER_MAX {
+            user.join_gang(&n.to_string()).expect("room");
+        }
+        assert!(user.join_gang("new").is_err());
+        user.leave_gang("7");
+        for _ in GANGS_OF_USER_MAX - 1..GANG_PROCESSES_OF_USER_MAX {
+            user.join_gang("new").expect("room");
+        }
+        assert!(user.join_gang("new").is_err());
     }
 
     #[test]

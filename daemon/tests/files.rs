@@ -2,7 +2,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{IoSlice, Write};
-use std::mem::MaybeUninit;
+use std::mem::{MaybeUninit, offset_of};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
@@ -10,11 +10,14 @@ use std::time::Instant;
 use rustix::fs::{FallocateFlags, MemfdFlags, OFlags, SealFlags, fcntl_add_seals, memfd_create};
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 use xsched_core::rng::SplitMix64;
-use xsched_hal_stream::{SHARED_WORDS, SharedPage};
-use xsched_node::{Answer, Request, VERSION, Wire};
+use xsched_node::{
+    Answer, GATES_PER_PAGE, PAGE_VERSION, PageHeader, Request, SharedPage, VERSION, Wire,
+};
 
 mod node;
-use node::{Honest, Node, Over, PATIENCE, attach, daemon_process, hello, raw, refusal, wait};
+use node::{
+    Honest, Node, Over, PATIENCE, attach, daemon_process, hello, raw, refusal, wait, write,
+};
 
 fn memfd(bytes: u64, flags: MemfdFlags, seals: SealFlags) -> std::io::Result<OwnedFd> {
     let file = File::from(memfd_create("page", flags | MemfdFlags::ALLOW_SEALING)?);
@@ -90,6 +93,7 @@ fn a_page_cannot_be_truncated_and_a_hole_in_it_reads_as_zeros() {
     let honest = Honest::new(&node.socket);
     let wire = node.greeted();
     let file = memfd(4_096, MemfdFlags::empty(), SealFlags::SHRINK).expect("a memory file");
+    rustix::io::pwrite(&file, &PAGE_VERSION.to_ne_bytes(), 0).expect("a version");
     wire.ask(&attach("gpu"), Some(file.as_fd())).expect("attached");
     let file = File::from(file);
     assert!(file.set_len(0).is_err());
@@ -151,7 +155,9 @@ fn nonsense_in_pages_harms_no_other() {
     let mut random = SplitMix64::new(7);
     let pages = wires.iter().map(|wire| {
         let page = SharedPage::create().expect("a page");
-        (0..8).for_each(|at| page.wide_header(at).store(random.next_u64(), Ordering::SeqCst));
+        // All of the header but the version, with which the page would be refused.
+        let numbers: Vec<_> = (1..16).flat_map(|_| random.next_u64().to_ne_bytes()).collect();
+        write(&page, 4, &numbers);
         wire.ask(&attach("gpu"), Some(page.as_fd())).expect("attached");
         page
     });
@@ -159,10 +165,11 @@ fn nonsense_in_pages_harms_no_other() {
     for _ in 0..20_000 {
         let page = &pages[random.below(8) as usize];
         let value = [0, 1, u64::MAX, random.next_u64()][random.below(4) as usize];
-        page.wide_header(random.below(8) as usize).store(value, Ordering::SeqCst);
-        page.word(random.below(SHARED_WORDS as u64) as usize).store(value as u32, Ordering::SeqCst);
+        write(page, random.below(16) * 8, &value.to_ne_bytes());
+        let gate = page.gate(random.below(GATES_PER_PAGE as u64) as usize);
+        gate.word.store(value as u32, Ordering::SeqCst);
     }
-    pages.iter().for_each(|page| page.header(2).store(0, Ordering::SeqCst));
+    pages.iter().for_each(|page| page.header().loaded_queues.store(0, Ordering::SeqCst));
     let of = |name: &str| Request::Policy { name: name.to_owned() };
     node.connect().ask(&of("hpf"), None).expect("another policy");
     let honest = Honest::new(&node.socket);
@@ -180,21 +187,21 @@ fn a_number_that_is_written_in_halves_says_no_more_than_can_be() {
     let _honest = Honest::new(&node.socket);
     let wire = node.greeted();
     let page = SharedPage::create().expect("a page");
-    page.header(2).store(1, Ordering::SeqCst);
+    page.header().loaded_queues.store(1, Ordering::SeqCst);
     let start = Instant::now();
     wire.ask(&attach("gpu"), Some(page.as_fd())).expect("attached");
-    // The halves of the device time, see `nonsense_in_pages_harms_no_other`.
-    let (is_over, [low, high]) = (AtomicBool::new(false), [4, 5]);
+    let is_over = AtomicBool::new(false);
+    let low = offset_of!(PageHeader, used_ns) as u64;
+    let high = low + 4;
     std::thread::scope(|scope| {
         let _over = Over(&is_over);
         scope.spawn(|| {
             let mut passed = 0_u32;
             while !is_over.load(Ordering::Relaxed) {
                 passed = passed.wrapping_add(1);
-                page.header(low).store(u32::MAX, Ordering::SeqCst);
-                page.header(high).store(passed, Ordering::SeqCst);
-                page.header(high).store(0, Ordering::SeqCst);
-                page.header(low).store(passed, Ordering::SeqCst);
+                for (half, value) in [(low, u32::MAX), (high, passed), (high, 0), (low, passed)] {
+                    write(&page, half, &value.to_ne_bytes());
+                }
             }
         });
         let mut before_ms = 0;

@@ -8,8 +8,7 @@ use std::time::Instant;
 
 use rustix::net::SendFlags;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use xsched_hal_stream::SharedPage;
-use xsched_node::{Answer, MESSAGE_MAX, NodeError, Request, VERSION, Wire};
+use xsched_node::{Answer, MESSAGE_MAX, NodeError, Request, SharedPage, VERSION, Wire};
 
 mod node;
 use node::{Honest, Node, Over, PATIENCE, attach, hello, raw, refusal};
@@ -63,7 +62,9 @@ fn ten_thousand_connections_at_the_same_time() {
         match wire.ask(&hello, None) {
             Ok(_) => wires.push(wire),
             Err(NodeError::Refused(why)) => {
-                assert!(why.contains("too many"), "{why}");
+                // On a busy machine the daemon may be behind with closing descriptors.
+                let is_behind = why.contains("are not closed yet");
+                assert!(is_behind || why.contains("too many"), "{why}");
                 refused.push(wire);
             }
             Err(error) => panic!("{error}"),
@@ -123,7 +124,7 @@ fn who_rings_all_the_time_delays_no_other_for_long() {
         scope.spawn(move || {
             let _wire = wire;
             while !is_over.load(Ordering::Relaxed) {
-                page.header(2).fetch_xor(1, Ordering::SeqCst);
+                page.header().loaded_queues.fetch_xor(1, Ordering::SeqCst);
                 let _ = rustix::io::write(&doorbell, &1_u64.to_ne_bytes());
             }
         });

@@ -4,13 +4,12 @@ mod node;
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use node::{Node, refusal, settings, wait};
 use xsched_daemon::Daemon;
-use xsched_hal_stream::{PageSource, SharedPage};
-use xsched_node::{Link, Request, Status, Unit, VERSION};
+use xsched_node::{Link, PageSource, Request, SharedPage, Status, Unit, VERSION};
 
 /// A process on a GPU.
 struct Process {
@@ -27,11 +26,19 @@ impl Process {
         let unit = link.unit(device.to_owned());
         let page = unit.page().expect("a page");
         unit.note(true);
+        let working = Arc::downgrade(&unit);
+        // One that ends nothing holds no other for long.
+        thread::spawn(move || {
+            while let Some(unit) = working.upgrade() {
+                unit.note_retired(1, 0);
+                thread::sleep(Duration::from_millis(5));
+            }
+        });
         Self { _link: link, unit, page }
     }
 
     fn is_open(&self) -> bool {
-        self.page.word(1).load(Ordering::SeqCst) == 0
+        !self.page.is_closed(0)
     }
 }
 
@@ -60,7 +67,7 @@ fn a_gang_is_held_and_released_together_and_its_gpu_goes_to_others_meanwhile() {
     let start = Instant::now();
     while start.elapsed() < Duration::from_millis(150) {
         assert!(!one.is_open() && !two.is_open() && batch.is_open());
-        std::thread::sleep(Duration::from_millis(1));
+        thread::sleep(Duration::from_millis(1));
     }
     urgent.unit.note(false);
     wait("the gang does not go on", || one.is_open() && two.is_open() && !batch.is_open());

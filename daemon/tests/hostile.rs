@@ -9,11 +9,10 @@ use std::sync::atomic::Ordering;
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, UCred, sendmsg};
 use rustix::process::{Gid, Pid, Uid};
 use xsched_daemon::{Daemon, DaemonError};
-use xsched_hal_stream::SharedPage;
-use xsched_node::{Answer, Link, Request, VERSION, Wire};
+use xsched_node::{Answer, Link, Request, SharedPage, VERSION, Wire};
 
 mod node;
-use node::{Node, attach, hello, raw, refusal, settings};
+use node::{Node, attach, hello, raw, refusal, settings, write};
 
 #[test]
 fn bytes_that_are_no_message_end_the_connection_alone() {
@@ -46,6 +45,9 @@ fn requests_that_may_not_be_are_refused_with_a_reason() {
     for name in [String::new(), "x".repeat(129)] {
         assert!(refusal(wire.ask(&attach(&name), Some(page.as_fd()))).contains("1 to 128"));
     }
+    let other = SharedPage::create().expect("a page");
+    other.header().version.fetch_add(1, Ordering::SeqCst);
+    assert!(refusal(wire.ask(&attach("gpu"), Some(other.as_fd()))).contains("version"));
     let priority = Request::Set { pid: 1, priority: Some(256), share: None, active: None };
     assert!(refusal(wire.ask(&priority, None)).contains("priority"));
     let share = Request::Set { pid: 1, priority: None, share: Some(101), active: None };
@@ -91,12 +93,14 @@ fn a_page_that_says_anything_misleads_about_its_own_process_alone() {
     let node = Node::new();
     let liar = node.greeted();
     let page = SharedPage::create().expect("a page");
-    // By the last number it would keep its gates open, which are its own.
-    (0..15).for_each(|at| page.header(at).store(u32::MAX, Ordering::SeqCst));
+    // All of the header but the version, with which the page would be refused.
+    write(&page, 4, &[u8::MAX; 124]);
+    // By this it would keep its gates open, which are its own.
+    page.header().open_calls.store(0, Ordering::SeqCst);
     liar.ask(&attach("gpu"), Some(page.as_fd())).expect("attached");
     let honest = Link::open(node.socket.clone(), "honest", 5, None).expect("a link");
     let unit = honest.unit("gpu".to_owned());
-    let own = xsched_hal_stream::PageSource::page(&*unit).expect("a page");
+    let own = xsched_node::PageSource::page(&*unit).expect("a page");
     unit.note(true);
     node.until("the urgent process does not run", |status| {
         let state = |name: &str| {
@@ -105,10 +109,10 @@ fn a_page_that_says_anything_misleads_about_its_own_process_alone() {
         state("honest").as_deref() == Some("running")
             && state("hostile[2J").as_deref() == Some("held")
     });
-    assert_eq!(own.word(1).load(Ordering::SeqCst), 0);
-    assert_ne!(page.word(1).load(Ordering::SeqCst), 0);
+    assert!(!own.is_closed(0));
+    assert!(page.is_closed(0));
     unit.note(false);
-    node.until("the hold does not end", |_| page.word(1).load(Ordering::SeqCst) == 0);
+    node.until("the hold does not end", |_| !page.is_closed(0));
 }
 
 #[test]
@@ -133,13 +137,13 @@ fn a_process_that_leaves_holds_no_other() {
     let node = Node::new();
     let batch = Link::open(node.socket.clone(), "batch", -5, None).expect("a link");
     let held = batch.unit("gpu".to_owned());
-    let page = xsched_hal_stream::PageSource::page(&*held).expect("a page");
+    let page = xsched_node::PageSource::page(&*held).expect("a page");
     held.note(true);
     let urgent = node.greeted();
     let other = SharedPage::create().expect("a page");
-    other.header(2).store(1, Ordering::SeqCst);
+    other.header().loaded_queues.store(1, Ordering::SeqCst);
     urgent.ask(&attach("gpu"), Some(other.as_fd())).expect("attached");
-    let is_closed = || page.word(63).load(Ordering::SeqCst) != 0;
+    let is_closed = || page.is_closed(0);
     node.until("it is not held", |_| is_closed());
     drop(urgent);
     node.until("the hold does not end", |_| !is_closed());
@@ -156,9 +160,9 @@ fn a_daemon_that_ends_opens_all_gates_and_a_second_one_is_refused() {
     let pid = rustix::process::getpid().as_raw_nonzero().get();
     wire.ask(&Request::Hold { pid }, None).expect("held");
     // It has no work, so its gates are closed soon.
-    node.until("it is not held", |_| page.word(1).load(Ordering::SeqCst) != 0);
+    node.until("it is not held", |_| page.is_closed(0));
     drop(node.daemon.take());
-    assert_eq!(page.word(1).load(Ordering::SeqCst), 0);
+    assert!(!page.is_closed(0));
     assert!(!node.socket.exists());
 }
 

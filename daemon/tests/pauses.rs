@@ -1,6 +1,5 @@
 //! A process that works in steps with short pauses in between.
 
-use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -18,7 +17,7 @@ fn others_are_let_run_once_a_pause_is_longer_than_those_before() {
     let link = |name, priority| Link::open(node.socket.clone(), name, priority, None);
     let batch = link("batch", -100).expect("a link").unit("gpu".to_owned());
     let page = batch.page().expect("a page");
-    let is_held = || page.word(1).load(Ordering::SeqCst) != 0;
+    let is_held = || page.is_closed(0);
     batch.note(true);
     let urgent = link("urgent", 100).expect("a link").unit("gpu".to_owned());
     let _own = urgent.page().expect("a page");

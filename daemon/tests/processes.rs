@@ -9,8 +9,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
-use xsched_hal_stream::SharedPage;
-use xsched_node::{NodeError, Request, VERSION, Wire};
+use xsched_node::{NodeError, Request, SharedPage, VERSION, Wire};
 
 mod node;
 use node::{
@@ -42,7 +41,7 @@ fn works(socket: &Path) -> Wire {
     };
     wire.ask(&hello, None).expect("a welcome");
     let page = SharedPage::create().expect("a page");
-    page.header(2).store(1, Ordering::SeqCst);
+    page.header().loaded_queues.store(1, Ordering::SeqCst);
     wire.ask(&attach("gpu"), Some(page.as_fd())).expect("attached");
     println!("\nready");
     let _ = std::io::stdin().read_to_end(&mut Vec::new());

@@ -7,8 +7,10 @@ use std::time::Duration;
 
 use xsched_daemon::config::Source;
 use xsched_daemon::{Daemon, Settings};
-use xsched_hal_stream::{PageSource, SharedPage};
-use xsched_node::{Answer, Changed, ClientStatus, Link, NodeError, Request, Status, VERSION, Wire};
+use xsched_node::{
+    Answer, Changed, ClientStatus, Link, NodeError, PageSource, Request, SharedPage, Status,
+    VERSION, Wire,
+};
 
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -242,9 +244,11 @@ fn limits_hold_after_a_reload_also_for_what_was_set_by_hand() {
     assert_eq!(node.ask(&Request::Reload), Ok(Answer::Done));
     let client = &node.status().clients[0];
     assert_eq!((client.priority, client.share, &*client.tenant), (10, Some(30), "rest"));
-    assert_eq!(node.reload(""), Ok(()));
+    assert!(node.reload("# none").is_err_and(|why| why.contains("no tenants")));
+    assert_eq!(node.status().clients[0].priority, 10);
+    assert_eq!(node.reload(&rest("")), Ok(()));
     let client = &node.status().clients[0];
-    assert_eq!((client.priority, client.share, &*client.tenant), (60, Some(80), "default"));
+    assert_eq!((client.priority, client.share, &*client.tenant), (60, Some(80), "rest"));
 }
 
 /// This process's cgroup, as its tenant: by that, it is no administrator.
@@ -295,6 +299,6 @@ fn the_socket_has_the_mode_that_the_file_says() {
     assert_eq!(mode(), 0o640);
     assert_eq!(node.reload("[socket]\nmode = \"0666\""), Ok(()));
     assert_eq!(mode(), 0o666);
-    assert_eq!(node.reload(""), Ok(()));
+    assert_eq!(node.reload("# none"), Ok(()));
     assert_eq!(mode(), 0o600);
 }

@@ -10,8 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use xsched_daemon::config::Config;
-use xsched_hal_stream::SharedPage;
-use xsched_node::{Answer, NodeError, Request, VERSION, Wire};
+use xsched_node::{Answer, NodeError, Request, SharedPage, VERSION, Wire};
 
 mod node;
 use node::started;
@@ -75,11 +74,19 @@ fn works(socket: &Path) {
     let answer = wire.ask(&hello, None).expect("a welcome").0;
     assert!(matches!(answer, Answer::Lowered { priority: 50, .. }), "{answer:?}");
     let page = SharedPage::create().expect("a page");
-    page.header(2).store(1, Ordering::SeqCst);
+    page.header().loaded_queues.store(1, Ordering::SeqCst);
     wire.ask(&attach("gpu"), Some(page.as_fd())).expect("attached");
+    // A name that others need not read.
+    let own = SharedPage::create().expect("a page");
+    wire.ask(&attach(&own_gpu()), Some(own.as_fd())).expect("attached");
     until_told();
-    let is_open = |word| page.word(word).load(Ordering::SeqCst) == 0;
-    wait("it is held", || (1..xsched_hal_stream::SHARED_WORDS).all(is_open));
+    let is_open = |word| !page.is_closed(word);
+    wait("it is held", || (0..xsched_node::GATES_PER_PAGE).all(is_open));
+}
+
+/// A GPU that processes of this user alone are on.
+fn own_gpu() -> String {
+    format!("of-{}", rustix::process::geteuid().as_raw())
 }
 
 /// Wants to see and to change the process of another user, and the daemon.
@@ -88,7 +95,9 @@ fn asks_of_the_other(socket: &Path) {
     wire.ask(&hello(VERSION), None).expect("a welcome");
     let (pid, uid) = (other(), rustix::process::geteuid().as_raw());
     let seen = wire.status().expect("a status");
-    assert_eq!(seen.clients.len(), 2, "its other process and itself: {seen:?}");
+    assert_eq!(seen.clients.len(), 3, "its other process on two GPUs, and itself: {seen:?}");
+    let gpus: Vec<_> = seen.gpus.iter().map(|gpu| &*gpu.device).collect();
+    assert_eq!((gpus.len(), gpus.contains(&&*own_gpu())), (2, true), "{gpus:?}");
     assert!(seen.clients.iter().all(|client| client.uid == uid && client.pid != pid), "{seen:?}");
     let set = Request::Set { pid, priority: Some(-255), share: Some(0), active: Some(false) };
     let to_process = [set, Request::Hold { pid }, Request::Release { pid }, Request::Reset { pid }];

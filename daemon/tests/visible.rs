@@ -14,8 +14,7 @@ use rustix::process::{Resource, getrlimit, setrlimit};
 use xsched_daemon::config::Source;
 use xsched_daemon::watch::{Drivers, Lister, Process, Seen};
 use xsched_daemon::{Daemon, Settings, metrics};
-use xsched_hal_stream::{PageSource, SharedPage};
-use xsched_node::{Link, Request, Status, Unit, VERSION, Wire};
+use xsched_node::{Link, PageSource, Request, SharedPage, Status, Unit, VERSION, Wire};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -266,7 +265,7 @@ fn metrics_are_off_until_the_file_says_where() {
     let why = node.daemon.reload().expect_err("no such folder");
     assert!(why.contains("scrapes"), "{why}");
     assert!(ask("GET /metrics HTTP/1.1\r\n\r\n").contains(" 200 "));
-    write("");
+    write("# none");
     node.daemon.reload().expect("it is read");
     assert!(connect().is_err());
 }
@@ -325,7 +324,7 @@ fn a_process_that_uses_more_than_it_reports_gets_a_lower_class() {
     node.daemon.reload().expect("it is read");
     let client = node.status().clients[0].clone();
     assert_eq!((client.is_lowered, client.priority), (false, 60));
-    write("[watch]\ndrivers = false\n");
+    write("[watch]\ndrivers = false\n[[tenant]]\nname = \"rest\"\n");
     node.daemon.reload().expect("it is read");
     let status = node.status();
     assert_eq!((status.outsiders.len(), status.clients[0].driver_permille), (0, None));

@@ -86,7 +86,7 @@ pub fn current_context() -> Result<Option<CuContext>, CudaError> {
 /// If no context is current, the driver refuses, or the stream is one of a green context.
 ///
 /// # Safety
-/// It is a live stream, or a constant of the driver.
+/// The stream is alive, or a constant of the driver.
 pub unsafe fn context_of(stream: CuStream) -> Result<CuContext, CudaError> {
     let table = load()?;
     let default = [CuStream::NULL, STREAM_LEGACY, STREAM_PER_THREAD].contains(&stream);
@@ -380,7 +380,7 @@ impl StreamApi for CudaApi {
         }
     }
 
-    /// It saves recording an event, and an event that has completed takes longer to ask for.
+    /// Saves recording an event, and an event that has completed takes longer to ask for.
     fn sees_ends(&self) -> bool {
         true
     }

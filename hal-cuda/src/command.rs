@@ -75,7 +75,7 @@ impl CudaKernel {
     }
 }
 
-/// What launches itself, such as an executable graph with gates.
+/// Something that launches itself, such as an executable graph with gates.
 pub(crate) trait Executable: fmt::Debug + Send + Sync {
     /// Launches it.
     ///
@@ -130,7 +130,8 @@ impl CudaCommand {
     /// as long as no other queue or thread gets it.
     ///
     /// # Safety
-    /// It belongs to the device's context and is alive until it has run, as is what it uses.
+    /// The command belongs to the device's context and is alive until it has run, as is what it
+    /// uses.
     #[must_use]
     pub const unsafe fn graph(graph: CuGraphExec) -> Self {
         Self(Body::Graph(graph))

@@ -12,13 +12,13 @@ use crate::table::{CuResult, LoadError, SUCCESS, Table};
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CudaError {
-    /// There is none.
+    /// No driver was found.
     #[error(transparent)]
     Load(#[from] LoadError),
     /// There are fewer devices.
     #[error("there is no CUDA device {ordinal}; {count} can be used (see CUDA_VISIBLE_DEVICES)")]
     NoSuchDevice {
-        /// What was asked for.
+        /// The number that was asked for.
         ordinal: u32,
         /// Devices there are.
         count: u32,
@@ -28,7 +28,7 @@ pub enum CudaError {
     Call {
         /// The function.
         call: &'static str,
-        /// Its answer, a `CUresult`.
+        /// Answer of the call, a `CUresult`.
         code: CuResult,
         /// The answer's name.
         name: String,
@@ -41,7 +41,7 @@ pub enum CudaError {
         /// The function.
         symbol: &'static str,
     },
-    /// There is nothing to say whose a default stream is.
+    /// Nothing says whose a default stream is.
     #[error("no context is current on this thread; make the stream's current")]
     NoContext,
     /// The per-thread default stream.
@@ -50,15 +50,15 @@ pub enum CudaError {
          from several; make a stream with cuStreamCreate"
     )]
     PerThreadStream,
-    /// What is launched would be captured.
+    /// Commands of the queue would be captured.
     #[error("the stream is being captured; make the queue when the capture has ended")]
     Capturing,
     /// Parameters of a kernel take too much room.
     #[error("parameters of {bytes} bytes are too many; {max} fit, use a closure for more")]
     LongParameters {
-        /// What they take.
+        /// Bytes that they take.
         bytes: usize,
-        /// What fits.
+        /// Bytes that fit.
         max: usize,
     },
     /// The edges of a graph, or the numbers of its nodes.
@@ -78,10 +78,10 @@ pub enum CudaError {
     /// The word is that of another device.
     #[error("the gate's word was taken from another device; take one from the graph's own")]
     WordOfOtherDevice,
-    /// A program's graph stays as the program made it.
+    /// A program's graph cannot have gates, and stays as the program made it.
     #[error("the graph gets no gates: {why}")]
-    LeftAsItIs {
-        /// What it has.
+    Unsupported {
+        /// The reason.
         why: &'static str,
     },
     /// The device's clock was not read in time.

@@ -12,15 +12,15 @@ use crate::driver::{need, written};
 use crate::error::CudaError;
 use crate::table::{CuEvent, CuGraph, CuGraphExec, CuStream};
 
-/// How often a thread looks whether an executable graph has run.
-const LOOK: Duration = Duration::from_micros(50);
+/// Interval at which a thread asks whether an executable graph has run.
+const POLL: Duration = Duration::from_micros(50);
 
 /// An executable graph: `CUgraphExec`. A clone is the same one.
 ///
 /// One launch of it runs at a time: the driver has a launch wait for those before, in whatever
 /// streams they are. What is to run at once must be made executable several times.
 ///
-/// It is destroyed with the last clone and command. The driver lets what is running then run to its
+/// The last clone or command destroys it. The driver lets what is running then run to its
 /// end and frees it afterwards; the word of its gates is kept for as long.
 #[derive(Clone)]
 pub struct CudaGraphExec(Arc<Exec>);
@@ -31,7 +31,7 @@ struct Exec {
     gated: Mutex<Option<Gated>>,
 }
 
-/// What is needed to give the word of its gates back.
+/// State that is needed to give the word of its gates back.
 #[derive(Debug)]
 struct Gated {
     word: GateWord<CudaApi>,
@@ -132,7 +132,7 @@ impl CudaGraphExec {
         let begin = Instant::now();
         self.0.device.with_gates_open(|| {
             while !is_done() && begin.elapsed() < limit {
-                std::thread::sleep(LOOK);
+                std::thread::sleep(POLL);
             }
         });
     }

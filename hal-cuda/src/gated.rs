@@ -9,18 +9,17 @@ use crate::driver::{need, written};
 use crate::error::CudaError;
 use crate::exec::CudaGraphExec;
 use crate::graph::{CudaGraph, NodeTimes};
+use crate::launch_order::{LaunchOrder, Next};
 use crate::table::{
     CuEvent, CuGraph, CuGraphExec, CuResult, CuStream, INSTANTIATE_AUTO_FREE,
     INSTANTIATE_NODE_PRIORITY, INSTANTIATE_UPLOAD, NODE_CHILD, NODE_EMPTY, NODE_HOST, NODE_MEM_OP,
     NODE_RECORD_EVENT, NODE_WAIT_EVENT, SUCCESS, Table, load,
 };
 
-/// Launches that are measured before the gates are placed. The shortest counts: the first one may
-/// contain what the driver does once, and others what another stream had of the device.
-const MEASURED: u32 = 2;
-/// For so long a launch in another queue waits at most, with all gates open, until the copy has
-/// run.
-const RUNNING_MAX: Duration = Duration::from_secs(1);
+/// A launch in another queue waits at most for this time, with all gates open, until the copy has
+/// run. Graphs of the lab take up to 51 ms (`benches/results/h200-2026-11-27-node`), so only one
+/// that waits for something else takes longer.
+const COPY_RUN_MAX: Duration = Duration::from_secs(1);
 /// `CUDA_ERROR_UNKNOWN`.
 const UNKNOWN: CuResult = 999;
 
@@ -36,8 +35,9 @@ pub struct GateAt {
 }
 
 /// A copy with gates of a graph that a program made executable, launched in the place of that in
-/// one queue. Anywhere else the program's is launched, and the two never run at once: the driver
-/// would have launches of one executable run one after the other, and so do these.
+/// one queue while that may be held. Anywhere else, and while it may not, the program's is
+/// launched, and the two never run at once: the driver would have launches of one executable run
+/// one after the other, and so do these. So every launch has to be told.
 ///
 /// In the first queue with gates that the graph is launched in, launches are measured. Then the
 /// copy gets gates, if it takes longer than their spacing. A graph whose executable is changed, or
@@ -46,19 +46,11 @@ pub struct GateAt {
 pub struct GatedCopy {
     exec: CuGraphExec,
     flags: u64,
-    state: State,
-}
-
-#[derive(Debug)]
-enum State {
-    /// It has no gates yet.
-    Measured(Measurements),
-    /// It is launched in the queue of this number.
-    Gated { copy: CudaGraphExec, queue: u64 },
-    /// It is not launched any more. The next launch of the program's comes after it.
-    Last { copy: CudaGraphExec, queue: u64 },
-    /// There is none.
-    Left,
+    order: LaunchOrder,
+    /// While launches are measured.
+    profile: Option<Profile>,
+    /// Once it has gates, until the program's executable is launched behind it.
+    copy: Option<CudaGraphExec>,
 }
 
 impl GatedCopy {
@@ -71,12 +63,14 @@ impl GatedCopy {
     /// # Safety
     /// `exec` was just made of the graph with these flags, and the graph is alive and not used
     /// meanwhile. What its nodes use is alive whenever `exec` is launched and runs, until
-    /// [`GatedCopy::leave`].
+    /// [`GatedCopy::ungate`].
     pub unsafe fn new(exec: CuGraphExec, graph: CuGraph, flags: u64) -> Result<Self, CudaError> {
         // To free memory at a launch means something for graphs that allocate, which get no copy.
         let known = INSTANTIATE_AUTO_FREE | INSTANTIATE_UPLOAD | INSTANTIATE_NODE_PRIORITY;
         if flags & !known != 0 {
-            return Err(left("it may be launched by the device, or has flags that are not known"));
+            return Err(unsupported(
+                "it may be launched by the device, or has flags that are not known",
+            ));
         }
         let table = load()?;
         let clone = need(table.graph_clone, "cuGraphClone")?;
@@ -86,12 +80,12 @@ impl GatedCopy {
         let clone = |copy| unsafe { clone(copy, graph) };
         let graph = written(table, "cuGraphClone", CuGraph::NULL, clone)?;
         let flags = flags & INSTANTIATE_NODE_PRIORITY;
-        let state = State::Measured(Measurements::of(RawGraph { table, graph }));
-        Ok(Self { exec, flags, state })
+        let profile = Some(Profile::of(RawGraph { table, graph }));
+        Ok(Self { exec, flags, order: LaunchOrder::new(), profile, copy: None })
     }
 
-    /// Places gates if it is time for that. To be called before a launch waits for the turn of the
-    /// queue with this number.
+    /// Places gates if it is time for that, and `may_hold` says that what is launched in the queue
+    /// with this number may be held. To be called before a launch waits for the turn of the queue.
     ///
     /// If the launch is to come behind a copy in another queue, no hold keeps that from ending:
     /// this opens all gates of the device and waits, for a second at most. `at` answers the gates
@@ -102,28 +96,30 @@ impl GatedCopy {
     pub fn prepare(
         &mut self,
         queue: u64,
+        may_hold: bool,
         at: impl FnOnce() -> Option<GateAt>,
     ) -> Result<(), CudaError> {
-        match &mut self.state {
-            State::Measured(measured) => {
-                let Some(total_ns) = measured.total_ns(queue) else { return Ok(()) };
-                let (Some(at), State::Measured(measured)) =
-                    (at(), std::mem::replace(&mut self.state, State::Left))
-                else {
-                    return Ok(());
-                };
-                let copy = measured.gated(&at, total_ns, self.flags)?;
-                self.state = State::Gated { copy, queue };
-                Ok(())
-            }
+        if self.order.is_behind_other(queue) {
             // The launch would have its queue run, and the other one be held for it.
-            State::Gated { copy, queue: of } | State::Last { copy, queue: of } if *of != queue => {
-                copy.let_run(RUNNING_MAX);
-                self.leave();
-                Err(left("it is launched in several streams"))
-            }
-            _ => Ok(()),
+            self.copy.iter().for_each(|copy| copy.let_run(COPY_RUN_MAX));
+            self.ungate();
+            return Err(unsupported("it is launched in several streams"));
         }
+        if let Some(profile) = &mut self.profile
+            && self.order.is_profiled_in(queue)
+            && profile.take_measured()
+        {
+            self.order.end_measurement(true);
+        }
+        if !may_hold || !self.order.is_profiled(queue) {
+            return Ok(());
+        }
+        let order = std::mem::replace(&mut self.order, LaunchOrder::Ungated);
+        let (Some(profile), Some(at)) = (self.profile.take(), at()) else { return Ok(()) };
+        self.copy = Some(profile.gated(&at, self.flags)?);
+        self.order = order;
+        self.order.place();
+        Ok(())
     }
 
     /// Launches the copy, or the program's executable graph. What the driver answers.
@@ -134,71 +130,73 @@ impl GatedCopy {
     pub unsafe fn launch(
         &mut self,
         queue: u64,
-        at: impl FnOnce() -> Option<GateAt>,
+        may_hold: bool,
+        at: impl Fn() -> Option<GateAt>,
         stream: CuStream,
     ) -> CuResult {
-        match &mut self.state {
-            State::Gated { copy, queue: of } if *of == queue => {
-                // SAFETY: as promised by the caller; the copy is of the same context.
-                if unsafe { copy.launch(stream) }.is_ok() {
-                    return SUCCESS;
-                }
-                self.leave();
+        let mut next = self.order.launch(queue, may_hold, || at().is_some());
+        if let (Next::Copy, Some(copy)) = (next, &self.copy) {
+            // SAFETY: as promised by the caller; the copy is of the same context.
+            if unsafe { copy.launch(stream) }.is_ok() {
+                return SUCCESS;
             }
-            State::Gated { .. } => self.leave(),
-            State::Measured(measured) => {
-                let begun = measured.begin(queue, at, stream);
-                // SAFETY: as promised by the caller.
-                let code = unsafe { launch(self.exec, stream) };
-                if begun {
-                    measured.end(stream);
-                }
-                return code;
-            }
-            _ => {}
+            self.order.ungate();
+            next = Next::BehindCopy;
         }
-        if let State::Last { copy, .. } = &self.state {
+        if let (Next::BehindCopy, Some(copy)) = (next, &self.copy)
             // SAFETY: as promised by the caller.
-            if unsafe { copy.comes_before(stream) }.is_err() {
-                copy.let_run(RUNNING_MAX);
-            }
-            self.state = State::Left;
+            && unsafe { copy.comes_before(stream) }.is_err()
+        {
+            copy.let_run(COPY_RUN_MAX);
         }
         // SAFETY: as promised by the caller.
-        unsafe { launch(self.exec, stream) }
+        let launch = || unsafe { launch(self.exec, stream) };
+        let code = match &mut self.profile {
+            Some(profile) if next == Next::Measured => {
+                let is_first = self.order.is_unmeasured();
+                let (code, is_measured) = profile.measure(is_first, at(), stream, launch);
+                if !is_measured {
+                    self.order.end_measurement(false);
+                }
+                code
+            }
+            _ => launch(),
+        };
+        if next == Next::BehindCopy && code == SUCCESS {
+            self.order.end_copy();
+            self.copy = None;
+        }
+        code
     }
 
     /// The program's executable graph was changed, and is left as it is from now on.
-    pub fn leave(&mut self) {
-        self.state = match std::mem::replace(&mut self.state, State::Left) {
-            State::Gated { copy, queue } | State::Last { copy, queue } => {
-                State::Last { copy, queue }
-            }
-            State::Measured(_) | State::Left => State::Left,
-        };
+    pub fn ungate(&mut self) {
+        self.order.ungate();
+        self.profile = None;
     }
 
     /// Another queue is about to wait for what was launched in this one: sees to it that a hold
     /// does not keep the copy from ending, and leaves the graph as it is, if its copy has gates of
     /// the queue.
-    pub fn leave_queue(&mut self, queue: u64) {
-        if let State::Gated { copy, queue: of } | State::Last { copy, queue: of } = &self.state
-            && *of == queue
+    pub fn ungate_for(&mut self, queue: u64) {
+        if let Some(copy) = &self.copy
+            && !self.order.is_behind_other(queue)
         {
-            copy.let_run(RUNNING_MAX);
-            self.leave();
+            copy.let_run(COPY_RUN_MAX);
+            self.ungate();
         }
     }
 
-    /// Whether there is no copy any more: the program's is launched as if there had been none.
+    /// Tells whether there is no copy any more: the program's is launched as if there had been
+    /// none.
     #[must_use]
-    pub const fn is_left(&self) -> bool {
-        matches!(self.state, State::Left)
+    pub const fn is_ungated(&self) -> bool {
+        matches!(self.order, LaunchOrder::Ungated)
     }
 }
 
-const fn left(why: &'static str) -> CudaError {
-    CudaError::LeftAsItIs { why }
+const fn unsupported(why: &'static str) -> CudaError {
+    CudaError::Unsupported { why }
 }
 
 /// Launches an executable graph as it is. What the driver answers.
@@ -233,26 +231,24 @@ impl Drop for RawGraph {
     }
 }
 
-/// A copy without gates, and how long launches of the program's graph took in a queue.
+/// A copy without gates, and how long launches of the program's graph took.
 #[derive(Debug)]
-struct Measurements {
+struct Profile {
     graph: RawGraph,
-    queue: u64,
-    count: u32,
     least_ns: u64,
-    /// The events around the launch that is being measured, if any, and whether both are recorded.
-    around: Option<Around>,
+    /// Times the launch that is being measured, if any is.
+    timer: Option<LaunchTimer>,
 }
 
 #[derive(Debug)]
-struct Around {
+struct LaunchTimer {
     device: StreamDevice<CudaApi>,
     start: CuEvent,
     end: CuEvent,
     is_recorded: bool,
 }
 
-impl Drop for Around {
+impl Drop for LaunchTimer {
     fn drop(&mut self) {
         let api = self.device.api();
         if let Ok(_entered) = api.enter() {
@@ -264,7 +260,7 @@ impl Drop for Around {
     }
 }
 
-impl Around {
+impl LaunchTimer {
     /// Begins with an event in the stream.
     fn begin(device: &StreamDevice<CudaApi>, stream: CuStream) -> Result<Self, CudaError> {
         let api = device.api();
@@ -279,6 +275,13 @@ impl Around {
         Ok(this)
     }
 
+    /// Ends with an event in the stream, and tells whether it could.
+    fn end(&mut self, stream: CuStream) -> bool {
+        // SAFETY: both are alive.
+        self.is_recorded = unsafe { self.device.api().record(self.end, stream) }.is_ok();
+        self.is_recorded
+    }
+
     /// The nanoseconds between the events, if both have completed.
     fn elapsed_ns(&self) -> Option<u64> {
         let api = self.device.api();
@@ -291,51 +294,43 @@ impl Around {
     }
 }
 
-impl Measurements {
+impl Profile {
     const fn of(graph: RawGraph) -> Self {
-        Self { graph, queue: 0, count: 0, least_ns: u64::MAX, around: None }
+        Self { graph, least_ns: u64::MAX, timer: None }
     }
 
-    /// What a launch takes in this queue, in nanoseconds, once that is known. All launches before
-    /// have then run, wherever they were made.
-    fn total_ns(&mut self, queue: u64) -> Option<u64> {
-        if self.queue != queue {
-            return None;
-        }
-        if let Some(ns) = self.around.as_ref().and_then(Around::elapsed_ns) {
-            self.around = None;
-            self.count += 1;
-            self.least_ns = self.least_ns.min(ns);
-        }
-        (self.count >= MEASURED).then_some(self.least_ns)
+    /// Takes the time of the launch that was measured last, if that has run.
+    fn take_measured(&mut self) -> bool {
+        let Some(ns) = self.timer.as_ref().and_then(LaunchTimer::elapsed_ns) else { return false };
+        self.timer = None;
+        self.least_ns = self.least_ns.min(ns);
+        true
     }
 
-    /// Begins to measure a launch, unless one is being measured, or the queue has no gates.
-    fn begin(&mut self, queue: u64, at: impl FnOnce() -> Option<GateAt>, stream: CuStream) -> bool {
-        let goes_on = self.queue == queue;
-        if goes_on && (self.around.is_some() || self.count >= MEASURED) {
-            return false;
+    /// Makes a launch, and tells whether its time is measured. What was measured before does not
+    /// count if it is the first.
+    fn measure(
+        &mut self,
+        is_first: bool,
+        at: Option<GateAt>,
+        stream: CuStream,
+        launch: impl FnOnce() -> CuResult,
+    ) -> (CuResult, bool) {
+        if is_first {
+            self.least_ns = u64::MAX;
         }
-        let Some(at) = at() else { return false };
-        if !goes_on {
-            (self.queue, self.count, self.least_ns) = (queue, 0, u64::MAX);
-        }
-        self.around = Around::begin(&at.device, stream).ok();
-        self.around.is_some()
-    }
-
-    fn end(&mut self, stream: CuStream) {
-        if let Some(around) = &mut self.around {
-            let api = around.device.api();
-            // SAFETY: both are alive.
-            around.is_recorded = unsafe { api.record(around.end, stream) }.is_ok();
-        }
+        self.timer = at.and_then(|at| LaunchTimer::begin(&at.device, stream).ok());
+        let code = launch();
+        let is_measured =
+            code == SUCCESS && self.timer.as_mut().is_some_and(|timer| timer.end(stream));
+        (code, is_measured)
     }
 
     /// The copy with gates, made executable.
-    fn gated(self, at: &GateAt, total_ns: u64, flags: u64) -> Result<CudaGraphExec, CudaError> {
+    fn gated(self, at: &GateAt, flags: u64) -> Result<CudaGraphExec, CudaError> {
+        let total_ns = self.least_ns;
         if total_ns < at.spacing_ns {
-            return Err(left("it takes less than the spacing of gates"));
+            return Err(unsupported("it takes less than the spacing of gates"));
         }
         // SAFETY: it is a copy that nothing else uses; for what its nodes use, as promised by the
         // caller of `GatedCopy::new`.
@@ -358,26 +353,28 @@ impl Measurements {
         let each_ns = total_ns / longest_path(&nodes)?.max(1) as u64;
         let each: Vec<_> = takes_time.iter().map(|takes| u64::from(*takes) * each_ns).collect();
         if graph.insert_gates(&at.word, NodeTimes::Each(&each), at.spacing_ns)? == 0 {
-            return Err(left("there is no place for a gate between its nodes"));
+            return Err(unsupported("there is no place for a gate between its nodes"));
         }
         graph.instantiate_with(flags)
     }
 }
 
-/// Whether all nodes are kernels, copies, fills and empty ones, none of which can wait for another
-/// one past the edges between them, as a host function may.
+/// Tells whether all nodes are kernels, copies, fills and empty ones, none of which can wait for
+/// another one past the edges between them, as a host function may.
 fn has_only_device_work(graph: &CudaGraph) -> Result<bool, CudaError> {
     let kinds = (0..graph.nodes()).map(|node| graph.kind(node)).collect::<Result<Vec<_>, _>>()?;
     Ok(kinds.iter().all(|kind| matches!(*kind, 0..NODE_HOST | NODE_EMPTY)))
 }
 
-/// Whether a node takes time. Fails if the node cannot be copied, or cannot be told.
+/// Tells whether a node takes time. Fails if the node cannot be copied, or cannot be told.
 fn takes_time(graph: &CudaGraph, node: usize) -> Result<bool, CudaError> {
     match graph.kind(node)? {
-        0 if graph.is_device_updatable(node) => Err(left("kernels on the device change its nodes")),
+        0 if graph.is_device_updatable(node) => {
+            Err(unsupported("kernels on the device change its nodes"))
+        }
         0..=NODE_CHILD => Ok(true),
         NODE_EMPTY | NODE_WAIT_EVENT => Ok(false),
-        NODE_RECORD_EVENT | NODE_MEM_OP => Err(left("other streams may wait for its nodes")),
-        _ => Err(left("it has nodes of memory, of semaphores or with conditions")),
+        NODE_RECORD_EVENT | NODE_MEM_OP => Err(unsupported("other streams may wait for its nodes")),
+        _ => Err(unsupported("it has nodes of memory, of semaphores or with conditions")),
     }
 }

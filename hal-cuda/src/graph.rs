@@ -54,7 +54,7 @@ pub struct CudaGraph {
     graph: CuGraph,
     /// Without gates.
     nodes: Vec<CuGraphNode>,
-    /// What each of them directly depends on.
+    /// The nodes that each of them directly depends on.
     after: Vec<Vec<usize>>,
     /// Data of edges from one node to another that are of a kind of their own.
     data: HashMap<(usize, usize), EdgeData>,
@@ -124,9 +124,9 @@ impl CudaGraph {
     /// If the driver refuses.
     ///
     /// # Safety
-    /// It is alive, nothing else uses it afterwards, and what its nodes use belongs to the device's
-    /// context and is alive and free for them as long as the graph, or what is made of it, is
-    /// launched and runs.
+    /// The graph is alive, nothing else uses it afterwards, and what its nodes use belongs to the
+    /// device's context and is alive and free for them as long as the graph, or what is made of it,
+    /// is launched and runs.
     pub unsafe fn from_raw(
         device: &StreamDevice<CudaApi>,
         graph: CuGraph,
@@ -138,7 +138,7 @@ impl CudaGraph {
         Ok(this)
     }
 
-    /// What a closure launches into the stream that it gets, which runs nothing, as
+    /// Captures what a closure launches into the stream that it gets, which runs nothing, as
     /// `cuStreamBeginCapture` on this thread. Its priority is as in [`CudaGraph::captured_row`].
     ///
     /// ```no_run
@@ -159,7 +159,7 @@ impl CudaGraph {
     /// cannot be captured.
     ///
     /// # Safety
-    /// What is launched uses what belongs to the device's context and is alive and free for it as
+    /// The launched work uses what belongs to the device's context and is alive and free for it as
     /// long as the graph, or what is made of it, is launched and runs.
     pub unsafe fn capture(
         device: &StreamDevice<CudaApi>,
@@ -254,7 +254,7 @@ impl CudaGraph {
         self.gates
     }
 
-    /// What a node directly depends on; nothing if there is no such node.
+    /// The nodes that a node directly depends on; none if there is no such node.
     #[must_use]
     pub fn dependencies(&self, node: usize) -> &[usize] {
         self.after.get(node).map_or(&[], Vec::as_slice)
@@ -328,7 +328,7 @@ impl CudaGraph {
         unsafe { CudaGraphExec::new(&self.device, self.graph, self.gate.clone(), flags) }
     }
 
-    /// What kind of node this is, `CUgraphNodeType`.
+    /// The kind of a node, `CUgraphNodeType`.
     pub(crate) fn kind(&self, node: usize) -> Result<c_int, CudaError> {
         let table = self.device.api().table();
         let ask = need(table.graph_node_kind, "cuGraphNodeGetType")?;
@@ -336,8 +336,8 @@ impl CudaGraph {
         written(table, "cuGraphNodeGetType", 0, |kind| unsafe { ask(self.nodes[node], kind) })
     }
 
-    /// Whether a kernel of the device may change this kernel's node by the handle that the program
-    /// has, which is not that of a copy.
+    /// Tells whether a kernel of the device may change this kernel's node by the handle that the
+    /// program has, which is not that of a copy.
     pub(crate) fn is_device_updatable(&self, kernel: usize) -> bool {
         let Some(ask) = self.device.api().table().graph_kernel_attribute else { return false };
         let mut value = AttributeValue::default();
@@ -426,7 +426,7 @@ impl CudaGraph {
         let api = self.device.api();
         let ask = need(api.table().graph_nodes, "cuGraphGetNodes")?;
         list(CuGraphNode::NULL, |nodes, count| {
-            // SAFETY: it writes so many handles, or only their number.
+            // SAFETY: it writes as many handles as it was told, or only their number.
             api.check("cuGraphGetNodes", unsafe { ask(self.graph, nodes, count) })
         })
     }
@@ -464,7 +464,8 @@ impl CudaGraph {
         let (from, to, data) = (start(from), start(to), start(data));
         let Some(ask) = api.table().graph_edges_data else {
             let ask = need(api.table().graph_edges, "cuGraphGetEdges")?;
-            // SAFETY: the graph is alive; it writes so many handles to each place, if any.
+            // SAFETY: the graph is alive; it writes as many handles as it was told to each place,
+            // if any.
             let code = unsafe { ask(self.graph, from, to, &raw mut count) };
             return api.check("cuGraphGetEdges", code).map(|()| count);
         };

@@ -63,7 +63,7 @@ impl Kernels {
         unsafe { CudaKernel::new(self.trap, [1; 3], [1; 3]) }
     }
 
-    /// Blocks that each spin for so many cycles. Where `stamps` is not 0, the first thread writes
+    /// Blocks that each spin for `cycles` cycles. Where `stamps` is not 0, the first thread writes
     /// the device's clock there, in nanoseconds, at its start and its end.
     ///
     /// # Errors
@@ -83,7 +83,7 @@ impl Kernels {
         kernel.parameter(cycles)?.parameter(stamps)
     }
 
-    /// Blocks that each spin for so many cycles, without stamps.
+    /// Blocks that each spin for `cycles` cycles, without stamps.
     ///
     /// # Errors
     /// None that can happen.
@@ -97,7 +97,7 @@ impl Kernels {
         unsafe { self.spin(blocks, threads, cycles, 0) }
     }
 
-    /// One thread that spins for so many cycles and notes what it does in seven words, as the
+    /// One thread that spins for `cycles` cycles and notes what it does in seven words, as the
     /// conformance suite asks for.
     ///
     /// # Errors
@@ -116,7 +116,7 @@ impl Kernels {
         kernel.parameter(cycles)?.parameter(clock)?.parameter(notes)
     }
 
-    /// One thread that writes the device's clock so many times, each time it is asked to.
+    /// One thread that writes the device's clock `rounds` times, each time it is asked to.
     ///
     /// # Errors
     /// None that can happen.

@@ -25,7 +25,7 @@
 //! * [`CudaGraph`] is a graph with gates of its own, so that a hold need not wait for its end.
 //! * [`Kernels`] are kernels of a known length, for calibrated load.
 //! * [`table`] has the driver's functions that are used.
-#![allow(unsafe_code)]
+#![expect(unsafe_code, reason = "calls drivers, and shares memory with devices")]
 
 mod api;
 mod command;
@@ -35,6 +35,7 @@ mod exec;
 mod gated;
 mod graph;
 mod kernels;
+mod launch_order;
 mod spin;
 pub mod table;
 

@@ -6,7 +6,7 @@
 use std::ffi::{c_char, c_int, c_uint, c_ulonglong, c_void};
 use std::sync::OnceLock;
 
-use libloading::Library;
+use xsched_hal_process::loader::{Library, RTLD_LAZY};
 
 /// `CUresult`.
 pub type CuResult = c_int;
@@ -94,9 +94,9 @@ pub struct BatchMemOpParams {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct EdgeData {
-    /// What of the first node is waited for.
+    /// Part of the first node that is waited for.
     pub from_port: u8,
-    /// What of the second node waits.
+    /// Part of the second node that waits.
     pub to_port: u8,
     /// `CUgraphDependencyType`.
     pub kind: u8,
@@ -108,7 +108,7 @@ pub struct EdgeData {
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct MemOp {
-    /// What it does: [`MEM_OP_WAIT_32`].
+    /// Operation of the node: [`MEM_OP_WAIT_32`].
     pub operation: c_uint,
     /// The word.
     pub address: CuDevicePtr,
@@ -126,7 +126,7 @@ pub struct MemOp {
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 pub struct AttributeValue {
-    /// Its bytes.
+    /// Bytes of the handle.
     pub words: [u64; 8],
 }
 
@@ -206,7 +206,7 @@ macro_rules! table {
         }
 
         impl Table {
-            fn find(name: &str, library: &Library) -> Result<Self, LoadError> {
+            fn find(name: &str, library: Library) -> Result<Self, LoadError> {
                 Ok(Self {
                     library: name.to_owned(),
                     // SAFETY: the symbol has this signature in every version of the driver.
@@ -311,12 +311,12 @@ table! {
 /// The symbol is of type `T`.
 unsafe fn symbol<T: Copy>(
     name: &str,
-    library: &Library,
+    library: Library,
     symbol: &'static str,
 ) -> Result<T, LoadError> {
     // SAFETY: as promised by the caller.
-    let found = unsafe { library.get::<T>(symbol) };
-    found.map(|found| *found).map_err(|_| LoadError::Symbol { library: name.to_owned(), symbol })
+    let found = unsafe { library.function::<T>(symbol) };
+    found.ok_or_else(|| LoadError::Symbol { library: name.to_owned(), symbol })
 }
 
 /// Why there is no driver.
@@ -330,7 +330,7 @@ pub enum LoadError {
         else { "install it, or name it in XSCHED_CUDA_LIB" }
     )]
     Library {
-        /// What was tried, and what the system said.
+        /// Names that were tried, and the answers of the system.
         tried: String,
         /// `XSCHED_CUDA_LIB` named it.
         chosen: bool,
@@ -376,13 +376,9 @@ fn open(chosen: Option<String>) -> Result<Table, LoadError> {
     for name in names {
         // SAFETY: the user who installs a driver, or names a library, answers for what it does when
         // it is loaded.
-        match unsafe { Library::new(name) } {
-            Ok(library) => {
-                let table = Table::find(name, &library);
-                // The driver does not bear being unloaded.
-                std::mem::forget(library);
-                return table;
-            }
+        match unsafe { Library::open(name.as_ref(), RTLD_LAZY) } {
+            // It stays open: the driver does not bear being unloaded.
+            Ok(library) => return Table::find(name, library),
             Err(error) => complaints.push(format!("{name}: {error}")),
         }
     }

@@ -1,6 +1,6 @@
 //! The suite that every backend must pass, on the first CUDA device, or on the emulated driver
 //! where there is no other.
-#![allow(unsafe_code, reason = "gives kernels the addresses that they write to")]
+#![expect(unsafe_code, reason = "gives kernels the addresses that they write to")]
 
 mod common;
 
@@ -25,7 +25,7 @@ struct Cuda {
     level: Level,
     rate: OnceLock<f64>,
     api: CudaApi,
-    /// It is the emulated one.
+    /// The driver is the emulated one.
     emulated: bool,
 }
 

@@ -1,6 +1,6 @@
 //! Graphs with gates inside, on the first CUDA device, or on the emulated driver where there is no
 //! other.
-#![allow(unsafe_code, reason = "launches what is captured")]
+#![expect(unsafe_code, reason = "launches what is captured")]
 
 mod common;
 
@@ -88,7 +88,7 @@ fn launch(queue: &mut Queue, n: u64, graph: &mut CudaGraph) {
     queue.submit.launch(CmdId(n), &command, true).expect("a launch");
 }
 
-/// Whether each kernel started after the one before had ended.
+/// Tells whether each kernel started after the one before had ended.
 fn in_order(stamps: &Stamps) -> bool {
     (1..KERNELS)
         .all(|n| stamps.start_ns(n) + 1_000 >= stamps.end_ns(n - 1) && stamps.start_ns(n - 1) > 0)

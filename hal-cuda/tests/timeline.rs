@@ -1,6 +1,6 @@
 //! Streams that wait for others by numbers, on the first CUDA device, or on the emulated driver
 //! where there is no other.
-#![allow(unsafe_code, reason = "has streams wait")]
+#![expect(unsafe_code, reason = "has streams wait")]
 
 mod common;
 
@@ -13,7 +13,7 @@ use xsched_hal_stream::{StreamApi, Timeline};
 
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Whether everything in a stream runs within so long.
+/// Tells whether everything in a stream runs within so long.
 fn runs_within(api: &CudaApi, stream: <CudaApi as StreamApi>::Stream, time: Duration) -> bool {
     let event = api.create_plain_event().expect("an event");
     // SAFETY: both are alive.

@@ -8,7 +8,7 @@
 //
 // Times are written down in nanoseconds, by the clock that runs at one rate whatever the compute
 // units do. It ticks at 100 MHz on all of gfx90a, gfx940, gfx941 and gfx942; elsewhere, say what a
-// tick is with -DXS_TICK_NS=.... `xsched bench` compares it with the host's clock and refuses to
+// tick is with -DXS_TICK_NS=.... `xsched-lab bench` compares it with the host's clock and refuses to
 // go on if that is wrong.
 
 #ifndef XS_TICK_NS

@@ -24,7 +24,7 @@ use crate::rings::{OwnRings, RingCalls, RingObserver};
 /// Bytes of the device's memory that a command that does nothing writes to.
 const SCRATCH_BYTES: usize = 64;
 
-/// What kind of streams are made without a priority.
+/// Kind of the streams that are made without a priority.
 ///
 /// HIP has no stream that has everything. The runtime gives all streams of a priority together at
 /// most 4 hardware rings (`GPU_MAX_HW_QUEUES`), so that a held stream stops other streams; only
@@ -45,9 +45,9 @@ pub enum Rings {
 /// How to open a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct HipConfig {
-    /// Which device, as HIP counts them, from 0. `HIP_VISIBLE_DEVICES` changes the count.
+    /// Number of the device, as HIP counts them, from 0. `HIP_VISIBLE_DEVICES` changes the count.
     pub device: u32,
-    /// What kind of streams are made without a priority.
+    /// Kind of the streams that are made without a priority.
     pub rings: Rings,
 }
 
@@ -139,13 +139,13 @@ impl HipApi {
         self.device.unsigned_abs()
     }
 
-    /// What kind of streams are made without a priority.
+    /// Kind of the streams that are made without a priority.
     #[must_use]
     pub const fn rings(&self) -> Rings {
         self.rings
     }
 
-    /// What the runtime makes of waits for a word.
+    /// Lowering of waits for a word.
     #[must_use]
     pub const fn lowering(&self) -> WaitLowering {
         self.lowering
@@ -162,7 +162,7 @@ impl HipApi {
     /// Destroys a stream, unless a reset does.
     ///
     /// # Safety
-    /// It is alive, and this is its end.
+    /// The stream is alive, and this is its end.
     unsafe fn end_stream(&self, stream: HipStream) -> Result<(), HipError> {
         // SAFETY: as the caller promises.
         let end = || unsafe { (self.library.table().hipStreamDestroy)(stream.as_raw()) };
@@ -190,7 +190,7 @@ impl HipApi {
         let mask = full_mask(self.about.units);
         let words = u32::try_from(mask.len()).unwrap_or(u32::MAX);
         let mut stream: Handle = ptr::null_mut();
-        // SAFETY: the handle may be written to, and the mask has so many words.
+        // SAFETY: the handle may be written to, and the mask has this many words.
         let code = unsafe {
             (self.library.table().hipExtStreamCreateWithCUMask)(
                 &raw mut stream,
@@ -236,7 +236,7 @@ impl HipApi {
     /// runtime that exchanges rings between commands (`DEBUG_HIP_DYNAMIC_QUEUES`) does not.
     ///
     /// # Safety
-    /// It is a live stream of this device that is not captured, or 0, 1 or 2, which are the default
+    /// The stream is alive, of this device and not captured, or 0, 1 or 2, which are the default
     /// streams. The device is current.
     #[must_use]
     pub unsafe fn hardware_ring(&self, stream: HipStream) -> Option<HipRing> {
@@ -250,7 +250,7 @@ impl HipApi {
     /// Fails if a stream is another device's, as far as the runtime can tell.
     ///
     /// # Safety
-    /// It is alive.
+    /// The stream is alive.
     unsafe fn check_device(&self, stream: HipStream) -> Result<(), HipError> {
         let Some(get) = self.library.table().hipStreamGetDevice else { return Ok(()) };
         let mut device = self.device;
@@ -376,7 +376,7 @@ impl StreamApi for HipApi {
         &self.about
     }
 
-    /// That functions are missing, or that streams are made in shared rings ([`Rings::Shared`]).
+    /// Names missing functions, or says that streams are made in shared rings ([`Rings::Shared`]).
     /// Other streams in shared rings are told by [`StreamKind::own_ring`].
     fn no_waits(&self) -> Option<String> {
         if self.rings == Rings::Shared {
@@ -543,7 +543,7 @@ impl StreamApi for HipApi {
         }
         let memory: *mut c_void = host.as_ptr().cast();
         let flags = raw::HOST_REGISTER_MAPPED | raw::HOST_REGISTER_PORTABLE;
-        // SAFETY: the caller promises that so much memory is there until it is taken back.
+        // SAFETY: the caller promises that the memory is there until it is taken back.
         let code = unsafe { (self.library.table().hipHostRegister)(memory, bytes, flags) };
         HipError::check("hipHostRegister", code)?;
         // SAFETY: it was just registered.

@@ -16,7 +16,7 @@ mod sealed {
 
 /// A value that a kernel takes as an argument: a number or an address.
 pub trait Argument: sealed::Sealed {
-    /// Its bytes in memory, and how many there are. It is aligned to its size.
+    /// Bytes of the argument in memory, and how many there are. It is aligned to its size.
     #[doc(hidden)]
     fn bytes(self) -> ([u8; 8], usize);
 }
@@ -115,7 +115,7 @@ impl Arguments {
         self.count
     }
 
-    /// Whether there are none.
+    /// Tells whether there are none.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.count == 0

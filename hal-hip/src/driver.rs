@@ -24,7 +24,7 @@ impl HipStream {
         Self(stream.expose_provenance())
     }
 
-    /// Its `hipStream_t`.
+    /// The stream's `hipStream_t`.
     #[must_use]
     pub fn as_raw(self) -> Handle {
         ptr::with_exposed_provenance_mut(self.0)
@@ -36,7 +36,7 @@ impl HipStream {
 pub struct HipEvent(pub(crate) usize);
 
 impl HipEvent {
-    /// Its `hipEvent_t`.
+    /// The event's `hipEvent_t`.
     #[must_use]
     pub fn as_raw(self) -> Handle {
         ptr::with_exposed_provenance_mut(self.0)
@@ -75,9 +75,9 @@ pub(crate) fn relax(library: &HipLibrary) {
 #[derive(Debug)]
 pub struct Entered<'a> {
     library: &'a HipLibrary,
-    /// What was current before, if that was another one.
+    /// The device that was current before, if that was another one.
     before: Option<c_int>,
-    /// What is current is the thread's.
+    /// The current device is the thread's.
     _thread: PhantomData<*const ()>,
 }
 
@@ -106,7 +106,7 @@ impl Drop for Entered<'_> {
     }
 }
 
-/// A mask with so many compute units in it.
+/// A mask with this many compute units in it.
 pub(crate) fn full_mask(units: u32) -> Vec<u32> {
     let words = units.max(1).div_ceil(32);
     let used = |word: u32| units.max(1).saturating_sub(word * 32).min(32);
@@ -125,11 +125,11 @@ pub(crate) fn about(library: &HipLibrary, device: c_int) -> Result<About, HipErr
     let code = unsafe { (table.hipDeviceGetStreamPriorityRange)(&raw mut least, &raw mut most) };
     HipError::check("hipDeviceGetStreamPriorityRange", code)?;
     let name = text("hipDeviceGetName", |to, bytes| {
-        // SAFETY: so many bytes may be written to.
+        // SAFETY: as many bytes may be written to.
         unsafe { (table.hipDeviceGetName)(to, bytes, device) }
     })?;
     let pci = text("hipDeviceGetPCIBusId", |to, bytes| {
-        // SAFETY: so many bytes may be written to.
+        // SAFETY: as many bytes may be written to.
         unsafe { (table.hipDeviceGetPCIBusId)(to, bytes, device) }
     })?;
     let version = library.version()?;

@@ -6,10 +6,10 @@
 //! commands, also after they are seen to have completed; and the destruction of a stream with
 //! commands that nothing has waited for gives it one more to handle.
 //!
-//! So a stream is waited for once more when its event has completed. Then the thread is asked to
-//! call back. It looks at its signals one after the other, and the stream's are among those of this
-//! turn, before or behind the one for the call. Only a second call, which is asked for after the
-//! first, says that the turn is over, and that it has no references any more.
+//! Therefore a stream is waited for once more when its event has completed. Then the thread is
+//! asked to call back. It looks at its signals one after the other, and the stream's are among
+//! those of this turn, before or behind the one for the call. Only a second call, which is asked
+//! for after the first, says that the turn is over, and that it has no references any more.
 
 use std::ffi::c_void;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use crate::driver::HipStream;
 use crate::error::HipError;
 use crate::raw::{Code, Handle};
 
-/// What the end of streams needs of the runtime. The device is current during each call.
+/// Calls of the runtime that the end of streams needs. The device is current during each call.
 pub(crate) trait EndingCalls {
     /// Waits for a stream, which has nothing to do any more.
     fn wait_for(&self, stream: HipStream) -> Result<(), HipError>;
@@ -33,7 +33,7 @@ pub(crate) trait EndingCalls {
 pub(crate) struct Call(Arc<AtomicBool>);
 
 impl Call {
-    /// It has come.
+    /// The call has come.
     pub(crate) fn come(&self) {
         self.0.store(true, Ordering::Release);
     }
@@ -43,7 +43,7 @@ impl Call {
     }
 }
 
-/// What the runtime's thread calls.
+/// The function that the runtime's thread calls.
 ///
 /// # Safety
 /// The data is a boxed [`Call`], and nothing else uses it.

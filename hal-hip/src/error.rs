@@ -1,4 +1,4 @@
-//! What can go wrong.
+//! Errors, and advice for each.
 
 use std::fmt;
 
@@ -34,15 +34,15 @@ pub enum HipError {
          XSCHED_HIP_LIB. Tried: {tried}"
     )]
     NotFound {
-        /// What was tried, and what the loader said.
+        /// Names that were tried, and the answers of the loader.
         tried: Tried,
     },
     /// The runtime that the environment names could not be loaded.
     #[error("XSCHED_HIP_LIB names `{name}`, which cannot be loaded; correct or unset it: {why}")]
     NamedNotFound {
-        /// What the variable says.
+        /// Value of the variable.
         name: String,
-        /// What the loader said.
+        /// Answer of the loader.
         why: String,
     },
     /// The device is reset, which ends what was made on it.
@@ -68,13 +68,13 @@ pub enum HipError {
     NoDevice {
         /// The library.
         library: String,
-        /// What it answered. 0 if it counted no devices.
+        /// Answer of the call. 0 if it counted no devices.
         code: Code,
     },
     /// There are fewer GPUs.
     #[error("there is no device {device}; choose one of 0..{count}")]
     NoSuchDevice {
-        /// What was asked for.
+        /// The number that was asked for.
         device: u32,
         /// How many there are.
         count: u32,
@@ -84,7 +84,7 @@ pub enum HipError {
     Driver {
         /// The function that was called.
         call: &'static str,
-        /// What it answered.
+        /// Answer of the call.
         code: Code,
     },
     /// A stream whose meaning depends on the thread.
@@ -101,7 +101,7 @@ pub enum HipError {
     OtherDevice {
         /// The stream's device.
         stream: u32,
-        /// This device.
+        /// Number of the device.
         device: u32,
     },
     /// Words for the command processor come one at a time.
@@ -110,7 +110,7 @@ pub enum HipError {
          allocation; allocate a word at a time, or unset the variable"
     )]
     SignalBytes {
-        /// What was asked for.
+        /// The number that was asked for.
         bytes: usize,
     },
     /// The command processor waits only for words that the runtime allocated.
@@ -130,7 +130,7 @@ pub enum HipError {
     Lacks {
         /// The function that is missing.
         symbol: &'static str,
-        /// What it is needed for.
+        /// Purpose that it is needed for.
         what: &'static str,
     },
     /// A stream that waits would stop other streams.
@@ -155,7 +155,7 @@ pub enum HipError {
     KernelsUnread {
         /// The file.
         path: String,
-        /// What the system says.
+        /// Answer of the system.
         why: String,
     },
     /// The runtime cannot use the benches' kernels.
@@ -166,7 +166,7 @@ pub enum HipError {
     KernelsRefused {
         /// Where they are from.
         from: String,
-        /// What the runtime says.
+        /// Answer of the runtime.
         why: Box<Self>,
     },
     /// The benches' kernels were not loaded.
@@ -184,7 +184,7 @@ pub enum HipError {
 }
 
 impl HipError {
-    /// What a call answered, as a result. For closures that call HIP themselves.
+    /// Makes a result of the answer of a call. For closures that call HIP themselves.
     ///
     /// # Errors
     /// If it is not 0.
@@ -192,7 +192,7 @@ impl HipError {
         if code == raw::SUCCESS { Ok(()) } else { Err(Self::Driver { call, code }) }
     }
 
-    /// Whether it is what a runtime answers that finds no GPU.
+    /// Tells whether a runtime that finds no GPU answers this.
     pub(crate) const fn says_no_device(&self) -> bool {
         let Self::Driver { code, .. } = self else { return false };
         matches!(*code, raw::NO_DEVICE | raw::INVALID_DEVICE)
@@ -224,7 +224,7 @@ impl HalError for HipError {
     }
 }
 
-/// What an answer means for a command or a queue.
+/// Meaning of an answer for a command or a queue.
 const fn fault_of(code: Code) -> Fault {
     match code {
         // A kernel of the process went wrong, and nothing on the device works from then on.
@@ -302,7 +302,7 @@ const fn name_of(code: Code) -> &'static str {
     }
 }
 
-/// What to do about an answer.
+/// Advice about an answer.
 const fn advice(code: Code) -> &'static str {
     match code {
         raw::ILLEGAL_ADDRESS | raw::LAUNCH_FAILURE | raw::ASSERT => {

@@ -33,8 +33,8 @@ impl HipFunction {
     /// A kernel that other code has loaded, by its `hipFunction_t`.
     ///
     /// # Safety
-    /// It is one, and its module stays loaded as long as the answer, all its clones and all
-    /// commands that were made with it.
+    /// The handle is a function's, and its module stays loaded as long as the answer, all its
+    /// clones and all commands that were made with it.
     #[must_use]
     pub unsafe fn from_raw(function: Handle) -> Self {
         Self { function: function.expose_provenance(), _module: None }

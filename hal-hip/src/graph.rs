@@ -13,7 +13,7 @@ use crate::native::{Executable, HipNative};
 use crate::raw;
 use crate::raw::{Handle, Table};
 
-/// What a runtime without graphs is said to lack.
+/// The function that a runtime without graphs is said to lack.
 const WHAT: &str = "graphs";
 
 /// A graph that can be launched, until the last clone is gone.
@@ -25,11 +25,11 @@ pub struct HipGraph(Arc<Made>);
 
 #[derive(Debug)]
 struct Made {
-    /// It stays loaded.
+    /// The library stays loaded.
     _library: Arc<HipLibrary>,
     exec: usize,
     destroy: unsafe extern "C" fn(Handle) -> raw::Code,
-    /// They keep the modules of their kernels loaded.
+    /// Keep the modules of their kernels loaded.
     commands: Vec<HipNative>,
 }
 

@@ -2,9 +2,10 @@
 
 use std::env;
 use std::ffi::{CStr, OsStr, OsString, c_char, c_void};
-use std::mem::ManuallyDrop;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
+
+use xsched_hal_process::loader::{Library, RTLD_LAZY};
 
 use crate::error::{HipError, Tried};
 use crate::loaded;
@@ -41,13 +42,12 @@ fn behind_interposer() -> Option<OsString> {
 
 /// HIP's runtime, loaded, with its functions looked up once.
 ///
-/// It stays loaded until the process ends, because it has threads of its own that outlive whatever
-/// is closed here.
+/// The library stays loaded until the process ends, because it has threads of its own that outlive
+/// whatever is closed here.
 #[derive(Debug)]
 pub struct HipLibrary {
     table: Table,
     name: String,
-    _library: ManuallyDrop<libloading::Library>,
 }
 
 impl HipLibrary {
@@ -103,25 +103,25 @@ impl HipLibrary {
     /// If it cannot be loaded or lacks a function.
     ///
     /// # Safety
-    /// It is HIP's runtime of version 5.2 or newer, or something with the same interface.
+    /// The file is HIP's runtime of version 5.2 or newer, or something with its interface.
     pub unsafe fn open(name: &OsStr) -> Result<Arc<Self>, HipError> {
         let shown = name.to_string_lossy().into_owned();
         // SAFETY: the caller promises that loading it does what loading HIP's runtime does.
-        let library = match unsafe { libloading::Library::new(name) } {
-            Ok(library) => ManuallyDrop::new(library),
+        let library = match unsafe { Library::open(name, RTLD_LAZY) } {
+            Ok(library) => library,
             Err(error) => {
-                let tried = Tried(vec![(shown, error.to_string())]);
+                let tried = Tried(vec![(shown, error)]);
                 return Err(HipError::NotFound { tried });
             }
         };
         // SAFETY: the caller promises that its functions are HIP's.
-        match unsafe { Table::resolve(&library) } {
-            Ok(table) => Ok(Arc::new(Self { table, name: shown, _library: library })),
+        match unsafe { Table::resolve(library) } {
+            Ok(table) => Ok(Arc::new(Self { table, name: shown })),
             Err(symbol) => Err(HipError::SymbolMissing { symbol, library: shown }),
         }
     }
 
-    /// Its functions.
+    /// Functions of the runtime.
     #[must_use]
     pub const fn table(&self) -> &Table {
         &self.table

@@ -1,11 +1,11 @@
-//! What the runtime makes of a wait for a word in memory.
+//! Lowering of a wait for a word in memory by the runtime.
 
 use std::env;
 
 /// The runtime's own variable that chooses.
 const VARIABLE: &str = "GPU_STREAMOPS_CP_WAIT";
 
-/// What the runtime makes of `hipStreamWaitValue32`.
+/// Lowering of `hipStreamWaitValue32`.
 ///
 /// The runtime reads `GPU_STREAMOPS_CP_WAIT` when it is loaded, so it must be set before the
 /// process starts. The attribute `hipDeviceAttributeCanUseStreamWaitValue` says nothing: it is true
@@ -22,13 +22,13 @@ pub enum WaitLowering {
 }
 
 impl WaitLowering {
-    /// What the runtime of this process does, going by the environment.
+    /// Lowering by the runtime of this process, going by the environment.
     #[must_use]
     pub fn from_environment() -> Self {
         Self::from_value(env::var(VARIABLE).ok().as_deref())
     }
 
-    /// What the runtime does for this value of the variable: any number but 0, and `true`, turn the
+    /// Lowering for this value of the variable: any number but 0, and `true`, turn the
     /// command processor's wait on.
     fn from_value(value: Option<&str>) -> Self {
         let text = value.unwrap_or_default().trim();

@@ -58,7 +58,7 @@ impl HipApi {
 fn zeroed(memory: *mut c_void, device: u64, bytes: usize) -> Result<FlagMemory, HipError> {
     let host = NonNull::new(memory.cast::<AtomicU32>());
     let host = host.ok_or(HipError::Driver { call: "allocation", code: raw::OUT_OF_MEMORY })?;
-    // SAFETY: so many bytes were just allocated, and nothing else refers to them.
+    // SAFETY: the bytes were just allocated, and nothing else refers to them.
     unsafe { ptr::write_bytes(memory.cast::<u8>(), 0, bytes) };
     Ok(FlagMemory { host, device, bytes })
 }

@@ -23,7 +23,7 @@ impl HipModule {
     /// If the runtime refuses it.
     ///
     /// # Safety
-    /// It is complete and well-formed: the runtime learns its length from what is in it.
+    /// The image is complete and well-formed: the runtime learns its length from what is in it.
     pub unsafe fn load(api: &HipApi, image: &[u8]) -> Result<Self, HipError> {
         let _entered = api.enter_device()?;
         let library = Arc::clone(api.library());

@@ -25,7 +25,7 @@ pub enum Direction {
     DeviceToHost,
     /// Within the device's memory, or between devices.
     DeviceToDevice,
-    /// Whatever the addresses say.
+    /// As the addresses say.
     ByAddress,
 }
 
@@ -45,7 +45,7 @@ impl Direction {
 #[derive(Clone, Debug)]
 pub struct HipNative(Kind);
 
-/// What launches itself, such as a graph.
+/// Something that launches itself, such as a graph.
 pub(crate) trait Executable: Debug + Send + Sync {
     /// Launches it.
     ///
@@ -53,7 +53,7 @@ pub(crate) trait Executable: Debug + Send + Sync {
     /// The stream is alive, and its device is that of this and current.
     unsafe fn launch(&self, library: &HipLibrary, stream: HipStream) -> Result<(), HipError>;
 
-    /// Which queues of the hardware it goes into.
+    /// Queues of the hardware that it goes into.
     fn reach(&self) -> Reach;
 }
 
@@ -83,7 +83,7 @@ enum Passed {
 }
 
 impl HipNative {
-    /// A kernel in `grid` blocks of `block` work-items, with so many bytes of dynamic shared
+    /// A kernel in `grid` blocks of `block` work-items, with these bytes of dynamic shared
     /// memory.
     ///
     /// # Safety
@@ -169,7 +169,7 @@ impl HipNative {
         Self(Kind::Copy { to, from, bytes, direction })
     }
 
-    /// Which queues of the hardware it goes into. Fills are kernels.
+    /// Queues of the hardware that it goes into. Fills are kernels.
     pub(crate) fn reach(&self) -> Reach {
         match &self.0 {
             Kind::Kernel { .. } | Kind::Fill { .. } => Reach::Ring,

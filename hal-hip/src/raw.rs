@@ -4,9 +4,11 @@
 //! among them, because the structure it fills changed its size under the same name. Handles are
 //! pointers to something opaque. `testkit/hip-abi-check` compares all of this, when it is compiled,
 //! with the bindings that other projects generated from AMD's headers.
-#![allow(non_snake_case, reason = "HIP's own names")]
+#![expect(non_snake_case, reason = "HIP's own names")]
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
+
+use xsched_hal_process::loader::Library;
 
 /// `hipError_t`: 0 is success.
 pub type Code = c_uint;
@@ -163,19 +165,18 @@ macro_rules! table {
             /// # Safety
             /// The library is HIP's runtime or has functions of the same names and signatures.
             pub(crate) unsafe fn resolve(
-                library: &libloading::Library,
+                library: Library,
             ) -> Result<Self, &'static str> {
                 Ok(Self {
                     $($name: {
                         // SAFETY: the type is the one that HIP declares; the caller promises that
                         // the library keeps to that. It is never unloaded.
-                        let symbol = unsafe { library.get(concat!(stringify!($name), "\0")) };
-                        *symbol.map_err(|_| stringify!($name))?
+                        let symbol = unsafe { library.function(stringify!($name)) };
+                        symbol.ok_or(stringify!($name))?
                     },)+
                     $($maybe: {
                         // SAFETY: see above.
-                        let symbol = unsafe { library.get(concat!(stringify!($maybe), "\0")) };
-                        symbol.ok().map(|symbol| *symbol)
+                        unsafe { library.function(stringify!($maybe)) }
                     },)+
                 })
             }

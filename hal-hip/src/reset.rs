@@ -1,10 +1,10 @@
-//! What is not destroyed any more, once the program resets its device.
+//! Objects that are not destroyed any more once the program resets its device.
 
 use std::sync::{PoisonError, RwLock};
 
 use crate::error::HipError;
 
-/// Whether the device is about to be reset, which ends all that was made on it.
+/// State of a device that may be about to be reset, which ends all that was made on it.
 #[derive(Debug, Default)]
 pub(crate) struct Reset(RwLock<bool>);
 
@@ -14,7 +14,7 @@ impl Reset {
         *self.0.write().unwrap_or_else(PoisonError::into_inner) = true;
     }
 
-    /// Whether [`Reset::begin`] was called.
+    /// Tells whether [`Reset::begin`] was called.
     pub(crate) fn has_begun(&mut self) -> bool {
         *self.0.get_mut().unwrap_or_else(PoisonError::into_inner)
     }
@@ -26,7 +26,7 @@ impl Reset {
         (!*has_begun).then(calls)
     }
 
-    /// The same for calls that fail after it.
+    /// As [`Self::before`], for calls that fail after it.
     pub(crate) fn tried<R>(
         &self,
         calls: impl FnOnce() -> Result<R, HipError>,

@@ -1,4 +1,4 @@
-//! Which hardware ring a stream is in.
+//! The hardware ring that a stream is in.
 //!
 //! HIP has no call that answers this, and what it does has changed from version to version: rings
 //! are shared by streams of a priority, or exchanged between commands. But what is launched is
@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use crate::loaded;
 
 /// `xsched_kfd_watch_written_v1`: for each ring its number, the driver's id of it, and the packets
-/// that were written; at most so many. Answers how many rings there are.
+/// that were written; at most `most`. Answers how many rings there are.
 type Written = unsafe extern "C" fn(*mut [u64; 3], usize) -> usize;
 
 /// A launch is written to a ring within this time. Without direct dispatch a thread of the
@@ -31,7 +31,7 @@ const EXCHANGES: &str = "DEBUG_HIP_DYNAMIC_QUEUES";
 /// From this version on the runtime may do so unless the variable says otherwise.
 const MAY_EXCHANGE: u32 = 70_300_000;
 
-/// Whether streams change their rings between commands, in a runtime of this version.
+/// Tells whether streams change their rings between commands, in a runtime of this version.
 pub(crate) fn exchanges_rings(version: u32) -> bool {
     exchanges(std::env::var(EXCHANGES).ok().as_deref(), version)
 }
@@ -63,7 +63,7 @@ fn rows() -> Option<Vec<Row>> {
     let written = (*WRITTEN)?;
     let mut rows = vec![[0; 3]; 64];
     loop {
-        // SAFETY: there is room for so many rows.
+        // SAFETY: there is room for as many rows.
         let count = unsafe { written(rows.as_mut_ptr(), rows.len()) };
         if count <= rows.len() {
             rows.truncate(count);

@@ -24,20 +24,20 @@ pub trait RingObserver: Debug + Send + Sync {
     /// A stream is about to be made.
     fn making(&self);
 
-    /// This stream was made, or the runtime refused.
+    /// A stream was made, or the runtime refused.
     fn made(&self, stream: Option<HipStream>);
 
-    /// This stream is handed out: it was just made, or is used again.
+    /// A stream is handed out: it was just made, or is used again.
     fn handed(&self, stream: HipStream);
 
-    /// This stream was given back, to be used again or destroyed.
+    /// A stream was given back, to be used again or destroyed.
     fn given_back(&self, stream: HipStream);
 
-    /// This stream is about to be destroyed.
+    /// A stream is about to be destroyed.
     fn ending(&self, stream: HipStream);
 }
 
-/// What the streams need of the runtime. The device is current during each call.
+/// Calls of the runtime that the streams need. The device is current during each call.
 pub(crate) trait RingCalls: EndingCalls {
     /// Makes a stream in a ring of its own.
     fn make(&self) -> Result<HipStream, HipError>;
@@ -45,7 +45,7 @@ pub(crate) trait RingCalls: EndingCalls {
     /// Records a fresh event behind all that was launched.
     fn mark(&self, stream: HipStream) -> Result<HipEvent, HipError>;
 
-    /// Whether the event has completed.
+    /// Tells whether the event has completed.
     fn is_done(&self, event: HipEvent) -> Result<bool, HipError>;
 
     /// Ends an event.
@@ -84,7 +84,7 @@ impl OwnRings {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether a stream has a ring of its own, as far as it was made here.
+    /// Tells whether a stream has a ring of its own, as far as it was made here.
     pub(crate) fn has(&self, stream: HipStream) -> bool {
         self.state().used.contains_key(&stream)
     }
@@ -213,7 +213,7 @@ mod tests {
         marked: RefCell<Vec<HipStream>>,
         done: Cell<bool>,
         refuses: Cell<bool>,
-        /// It makes no calls.
+        /// A runtime that makes no calls.
         is_mute: Cell<bool>,
         waited: RefCell<Vec<HipStream>>,
         /// Calls that were asked for, while they do not come at once.

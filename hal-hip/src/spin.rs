@@ -20,7 +20,7 @@ pub const KERNELS_VARIABLE: &str = "XSCHED_HIP_KERNELS";
 const BESIDE: &str = "spin.hsaco";
 /// `kernels/spin.hip`, compiled for gfx942: an MI300A, MI300X, MI308X or MI325X.
 const BUILT_IN: &[u8] = include_bytes!("../kernels/spin.gfx942.hsaco");
-/// What the last of the three is called.
+/// Name of the last of the three.
 const BUILT_IN_NAME: &str = "the code object for gfx942 that is part of this program";
 
 /// Loads the kernels on a device. `from` is where the image is from.

@@ -1,5 +1,6 @@
-//! What needs a process of its own: no devices, waits by the command processor, nothing leaked.
-#![allow(unsafe_code, reason = "drivers' handles, and the environment")]
+//! Cases that need a process of their own: no devices, waits by the command processor, nothing
+//! leaked.
+#![expect(unsafe_code, reason = "drivers' handles, and the environment")]
 
 mod common;
 

@@ -1,5 +1,5 @@
 //! Threads that ask the runtime for something while a program captures.
-#![allow(unsafe_code, reason = "a driver's handles")]
+#![expect(unsafe_code, reason = "a driver's handles")]
 
 mod common;
 

@@ -1,5 +1,5 @@
 //! The suite that every backend must pass, on the emulated HIP runtime.
-#![allow(unsafe_code, reason = "drivers' handles")]
+#![expect(unsafe_code, reason = "drivers' handles")]
 
 mod common;
 

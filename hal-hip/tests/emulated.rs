@@ -1,5 +1,5 @@
-//! What the layer over HIP does, and what the emulated runtime does beneath it.
-#![allow(unsafe_code, reason = "drivers' handles")]
+//! The layer over HIP, and the emulated runtime beneath it.
+#![expect(unsafe_code, reason = "drivers' handles")]
 
 mod common;
 

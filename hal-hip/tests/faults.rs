@@ -1,5 +1,5 @@
 //! Errors of the device as the queue's halves report them, on the emulated HIP runtime.
-#![allow(unsafe_code, reason = "drivers' handles")]
+#![expect(unsafe_code, reason = "drivers' handles")]
 
 mod common;
 
@@ -25,8 +25,8 @@ fn gated() -> StreamConfig<HipApi> {
     StreamConfig::default().spacing(Spacing::of_ns(0))
 }
 
-/// What completed before an error is reported; what it hit and all that comes later fails, and
-/// nothing waits for ever.
+/// Commands that completed before an error are reported; what it hit and all that comes later
+/// fails, and nothing waits for ever.
 #[test]
 fn a_failed_kernel_fails_itself_and_all_later_commands() {
     let (kernels, mut device) = opened();

@@ -1,5 +1,5 @@
 //! Graphs and cooperative kernels on the emulated runtime.
-#![allow(unsafe_code, reason = "drivers' handles")]
+#![expect(unsafe_code, reason = "drivers' handles")]
 
 mod common;
 

@@ -1,5 +1,5 @@
 //! A runtime that the process has loaded is the one whose streams there are.
-#![allow(unsafe_code, reason = "the environment, and a library that is loaded")]
+#![expect(unsafe_code, reason = "the environment, and a library that is loaded")]
 
 use std::env;
 use std::fs;

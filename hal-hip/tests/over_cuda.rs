@@ -1,7 +1,7 @@
 //! The layer over HIP on an NVIDIA GPU, through HIP's interface over CUDA's driver. What needs the
 //! GPU is ignored unless asked for:
 //! `cargo test -p xsched-hal-hip --test over_cuda -- --ignored --nocapture`
-#![allow(unsafe_code, reason = "drivers' handles")]
+#![expect(unsafe_code, reason = "drivers' handles")]
 
 use std::env;
 use std::ffi::c_void;
@@ -52,7 +52,7 @@ fn library() -> Arc<HipLibrary> {
     unsafe { HipLibrary::open(path.as_os_str()) }.expect("it has all functions")
 }
 
-/// Whether CUDA's driver is there. The test below is for machines without it.
+/// Tells whether CUDA's driver is there. The test below is for machines without it.
 fn has_cuda() -> bool {
     // SAFETY: loading CUDA's driver has no effect but that.
     unsafe { libloading::Library::new("libcuda.so.1") }.is_ok()
@@ -67,7 +67,7 @@ fn without_cuda_there_is_no_device() {
     assert!(matches!(error, HipError::NoDevice { code: 100, .. }), "{error:?}");
 }
 
-/// What the test works with.
+/// Objects of the test.
 struct Rig {
     api: HipApi,
     module: HipModule,

@@ -1,7 +1,7 @@
 //! Streams in rings of their own end only after their last completion was seen by `hipEventQuery`:
 //! otherwise HIP 7.2.3 may wait for ever. One test, because the emulated runtime counts for the
 //! whole process.
-#![allow(unsafe_code, reason = "drivers' handles")]
+#![expect(unsafe_code, reason = "drivers' handles")]
 
 mod common;
 

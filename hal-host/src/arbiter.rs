@@ -17,7 +17,7 @@ use crate::gate::Request;
 use crate::queue::Queue;
 use crate::sys;
 
-/// What a queue's thread does now.
+/// Next step of a queue's thread.
 #[derive(Debug)]
 pub(crate) enum Next {
     Run(HostCommand),
@@ -70,7 +70,7 @@ struct Slot {
     signalled: bool,
     /// The halves are gone, so nothing more is launched.
     closed: bool,
-    /// What has not started is to be dropped.
+    /// Commands that have not started are to be dropped.
     discard: bool,
     /// Device time used, in nanoseconds.
     busy: u64,
@@ -109,7 +109,7 @@ impl Slot {
         self.started.is_none() && !self.ring.is_empty() && !held
     }
 
-    /// Whether it needs a unit and has none.
+    /// True if it needs a unit and has none.
     fn needs_unit(&self) -> bool {
         match self.started {
             Some(started) => started.stopped && !self.interrupted,
@@ -117,7 +117,7 @@ impl Slot {
         }
     }
 
-    /// Whether it needs the unit that it has.
+    /// True if it needs the unit that it has.
     fn uses_unit(&self) -> bool {
         self.started.is_some_and(|started| !started.stopped) || self.can_start()
     }
@@ -331,7 +331,7 @@ impl State {
         Ok(request != Request::Nothing)
     }
 
-    /// Whether nothing of an interrupted queue runs. Takes the unit away from a stopped command.
+    /// True if nothing of an interrupted queue runs. Takes the unit away from a stopped command.
     pub(crate) fn is_stopped(&mut self, index: usize) -> bool {
         let slot = &mut self.slots[index];
         let Some(started) = &mut slot.started else { return true };
@@ -345,7 +345,7 @@ impl State {
         true
     }
 
-    /// Whether nothing of a held queue runs, or starts before the end of the hold.
+    /// True if nothing of a held queue runs, or starts before the end of the hold.
     pub(crate) fn is_quiet(&mut self, index: usize) -> bool {
         let Slot { deactivated, interrupted, started, .. } = &self.slots[index];
         if *interrupted { self.is_stopped(index) } else { *deactivated && started.is_none() }

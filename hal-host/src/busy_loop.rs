@@ -54,7 +54,7 @@ impl BusyLoop {
         Self::command_of(self.iterations(ns))
     }
 
-    /// A command that computes for so many iterations, as [`BusyLoop::iterations`] gives them.
+    /// A command that computes for a number of iterations, as [`BusyLoop::iterations`] gives them.
     #[must_use]
     pub fn command_of(iterations: u64) -> HostCommand {
         let command = HostCommand::function(compute, iterations, 0);

@@ -64,7 +64,7 @@ impl HostCommand {
         self
     }
 
-    /// Whether an interrupt may stop the command.
+    /// True if an interrupt may stop the command.
     #[must_use]
     pub const fn is_interruptible(&self) -> bool {
         self.interruptible

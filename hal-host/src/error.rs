@@ -15,13 +15,13 @@ pub enum HostError {
     /// Too small a ring.
     #[error("a ring of {entries_max} entries is too small; set `entries_max` to 4 or more")]
     FewEntries {
-        /// What was asked for.
+        /// Value asked for.
         entries_max: u32,
     },
-    /// There is no such real-time signal.
+    /// No real-time signal with this offset.
     #[error("there is no signal SIGRTMIN+{offset}; set `signal_offset` to 0..={max}")]
     NoSuchSignal {
-        /// What was asked for.
+        /// Value asked for.
         offset: u32,
         /// The highest offset.
         max: u32,
@@ -34,7 +34,7 @@ pub enum HostError {
     SignalTaken {
         /// The number of the signal.
         signal: i32,
-        /// Its offset from `SIGRTMIN`.
+        /// Offset from `SIGRTMIN`.
         offset: u32,
     },
     /// The system refused the handler.

@@ -1,5 +1,6 @@
 //! The thread of a hardware queue.
 
+use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
@@ -12,6 +13,18 @@ use crate::queue::Queue;
 use crate::signal::Executing;
 use crate::sys;
 
+thread_local! {
+    /// The device of this thread's queue, by its address, and the queue's index, while a command
+    /// runs.
+    static RUNNING: Cell<Option<(usize, usize)>> = const { Cell::new(None) };
+}
+
+/// The queue of the device whose command the calling thread runs.
+pub(crate) fn running(device: &Arc<Device>) -> Option<usize> {
+    let (of, index) = RUNNING.try_with(Cell::get).ok()??;
+    (of == Arc::as_ptr(device).addr()).then_some(index)
+}
+
 /// Runs the commands of a queue until it is closed.
 pub(crate) fn run(device: &Device, index: usize, queue: &Queue) {
     let _executing = Executing::new(&queue.gate, device.signal);
@@ -21,7 +34,9 @@ pub(crate) fn run(device: &Device, index: usize, queue: &Queue) {
         match state.next(index) {
             Next::Run(command) => {
                 drop(state);
+                RUNNING.set(Some((std::ptr::from_ref(device).addr(), index)));
                 let (ended, failed) = execute(queue, command);
+                RUNNING.set(None);
                 state = device.lock();
                 if let Some(waker) = state.finish(index, ended, failed) {
                     drop(state);

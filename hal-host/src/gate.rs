@@ -36,7 +36,7 @@ const STOPPED: u32 = 5;
 /// Looks at the word this often before sleeping.
 const SPINS: u32 = if cfg!(loom) { 1 } else { 200 };
 
-/// What a request to stop found.
+/// Answer to a request to stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Request {
     /// A command that runs: send the signal, then wait.
@@ -152,7 +152,7 @@ impl Gate {
         self.is(STOPPED).then(|| self.stopped_at.load(Ordering::Relaxed))
     }
 
-    /// Whether the command that was prepared last has ended.
+    /// True if the command that was prepared last has ended.
     pub(crate) fn is_idle(&self) -> bool {
         self.is(IDLE)
     }

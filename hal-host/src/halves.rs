@@ -5,17 +5,20 @@ use std::sync::atomic::Ordering;
 use std::task::Waker;
 
 use xsched_core::fault::Fault;
-use xsched_core::hal::{Deactivate, ErrorType, Interrupt, Lv3, Preempt, Retire, StepDone, Submit};
+use xsched_core::hal::{
+    Deactivate, ErrorType, Interrupt, Kept, Lv3, Preempt, Retire, StepDone, Submit,
+};
 use xsched_core::id::CmdId;
 use xsched_core::queue::{Outcome, Retired};
 use xsched_core::time::Duration;
 
 use crate::command::HostCommand;
 use crate::error::HostError;
+use crate::executor;
 use crate::inner::Device;
 use crate::queue::Queue;
 
-/// What the halves share. The last of them closes the queue.
+/// State that the halves share. The last of them closes the queue.
 #[derive(Debug)]
 struct Handle {
     device: Arc<Device>,
@@ -87,6 +90,8 @@ impl ErrorType for HostRetire {
 }
 
 impl Retire for HostRetire {
+    const RUNS_ON_THREADS: bool = true;
+
     /// One answer covers either a run of failed commands or none that failed. Call it until it
     /// answers `None`.
     fn poll_retired(&mut self) -> Result<Option<Retired>, HostError> {
@@ -116,6 +121,15 @@ impl Retire for HostRetire {
         self.busy = self.busy.max(busy);
         let upto = CmdId(end - 1);
         Ok(Some(Retired { upto, busy: Duration::from_ns(used), outcome }))
+    }
+
+    fn kept_by_caller(&self) -> Kept {
+        let Handle { device, index, .. } = &*self.handle;
+        match executor::running(device) {
+            Some(running) if running == *index => Kept::FromEnding,
+            Some(_) if device.config.compute_units == 1 => Kept::FromStarting,
+            _ => Kept::FromNothing,
+        }
     }
 
     /// The waker is woken on the queue's thread, which waits until it returns, or on the thread

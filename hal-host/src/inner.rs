@@ -1,4 +1,4 @@
-//! What the queues of a device share.
+//! State that the queues of a device share.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::command::HostCommand;
 
-/// What a command of [`HostCommand::once`] returns, once it has run.
+/// Result of a command of [`HostCommand::once`], once it has run.
 #[derive(Debug)]
 pub struct HostValue<T> {
     result: Arc<Mutex<Option<Result<T, String>>>>,
@@ -19,7 +19,7 @@ pub enum HostValueError {
     /// The command panicked.
     #[error("the command panicked: {message}")]
     Panicked {
-        /// What it panicked with, if that is text.
+        /// Message of the panic, if it is text.
         message: String,
     },
     /// The command has not run: it waits, runs, or was cancelled.

@@ -1,4 +1,4 @@
-//! What the threads of a hardware queue share without the device's lock.
+//! State that the threads of a hardware queue share without the device's lock.
 
 use std::sync::Condvar;
 use std::sync::atomic::{AtomicI32, AtomicU64};
@@ -10,7 +10,7 @@ use crate::gate::Gate;
 pub(crate) struct Queue {
     /// Stops and continues the running command.
     pub(crate) gate: Gate,
-    /// Its thread sleeps here when it has no turn.
+    /// Where the queue's thread sleeps when it has no turn.
     pub(crate) turn: Condvar,
     /// One past the newest fenced command that has ended.
     pub(crate) visible: AtomicU64,

@@ -1,5 +1,5 @@
-//! What the gate is made of: atomics, the futex and the clock; or, with `--cfg loom`, forms of them
-//! for the models in `models`. See `docs/src/reference/models.md`.
+//! Parts of the gate: atomics, the futex and the clock; or, with `--cfg loom`, forms of them
+//! for the models in `models`. See `xtask/src/loom/mod.rs`.
 
 #[cfg(loom)]
 pub(crate) use modelled::{AtomicU32, AtomicU64, futex_wait, futex_wake, now_ns, signal_point};

@@ -75,7 +75,7 @@ impl<D: Driver + 'static> Access<D> {
         self.made.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What the probe found.
+    /// Report of the probe.
     #[must_use]
     pub const fn report(&self) -> &ProbeReport {
         &self.found
@@ -87,7 +87,7 @@ impl<D: Driver + 'static> Access<D> {
         &self.places
     }
 
-    /// Whether the library that sees the driver's queues made is preloaded.
+    /// True if the library that sees the driver's queues made is preloaded.
     #[must_use]
     pub const fn is_watched(&self) -> bool {
         self.preloaded.is_some()

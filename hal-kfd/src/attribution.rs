@@ -1,4 +1,4 @@
-//! Which of the driver's queues belongs to a stream.
+//! Attribution of the driver's queues to streams.
 //!
 //! HIP has no call that answers this. Visible are the queues that exist before a stream is made and
 //! after. Only a stream with a hardware ring of its own makes a queue. A stream that shares its
@@ -34,7 +34,7 @@ pub enum Unattributed {
          kernel and a copy first, so that the runtime has made its own, and open the queue again"
     )]
     Several {
-        /// Their ids.
+        /// Ids.
         ids: Vec<u32>,
     },
     /// Nothing observes the creation of queues.
@@ -65,13 +65,13 @@ pub enum Unattributed {
          it is another queue; preload libxsched_kfd_watch.so before all other libraries"
     )]
     Contradicted {
-        /// Its id.
+        /// Id.
         id: u32,
     },
     /// The queue is for copies and runs no waves.
     #[error("queue {id} is no compute queue, and has no waves to interrupt")]
     NoWaves {
-        /// Its id.
+        /// Id.
         id: u32,
     },
     /// The driver could not be asked.

@@ -10,7 +10,7 @@ use crate::uapi::{QUEUES_MAX, runtime_state};
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum KfdError {
-    /// There is no driver.
+    /// No driver.
     #[error(
         "there is no {path}; load the amdgpu module, and in a container pass --device=/dev/kfd"
     )]
@@ -21,7 +21,7 @@ pub enum KfdError {
     /// The driver cannot be opened.
     #[error("{path} cannot be opened ({why}); {}", opening_advice(*.errno))]
     NotOpened {
-        /// Its path.
+        /// Path.
         path: String,
         /// The system's errno; 0 if there was none.
         errno: i32,
@@ -31,9 +31,9 @@ pub enum KfdError {
     /// The driver has another major version.
     #[error("the driver has KFD {major}.{minor} and XSched knows KFD 1.x; update XSched")]
     UnsupportedMajor {
-        /// Its major version.
+        /// Major version.
         major: u32,
-        /// Its minor version.
+        /// Minor version.
         minor: u32,
     },
     /// The driver is older than the call.
@@ -97,7 +97,7 @@ pub enum KfdError {
         call: &'static str,
         /// The driver's errno.
         errno: Errno,
-        /// What to do.
+        /// Advice to the user.
         advice: &'static str,
     },
     /// The driver or the device cannot do it.
@@ -107,7 +107,7 @@ pub enum KfdError {
         call: &'static str,
         /// The driver's errno.
         errno: Errno,
-        /// What to do.
+        /// Advice to the user.
         advice: &'static str,
     },
     /// The runtime of the process has not called `RUNTIME_ENABLE`.
@@ -148,13 +148,13 @@ pub enum KfdError {
     /// Nothing is suspended any more on the GPU.
     #[error("Lv3 has ended on this GPU: {why}")]
     Stopped {
-        /// What ended it.
+        /// Cause of the end.
         why: String,
     },
     /// The first suspension, of an idle queue made for it, did not go well.
     #[error("an idle queue was suspended first, to try it, and that did not go well: {why}")]
     CanaryFailed {
-        /// What went wrong.
+        /// Cause of the failure.
         why: String,
     },
     /// There were queues before the runtime was enabled.
@@ -209,7 +209,7 @@ pub enum KfdError {
     CallMismatch {
         /// The number.
         number: u8,
-        /// What showed it.
+        /// Evidence.
         why: &'static str,
     },
     /// The file was opened by another process.
@@ -226,7 +226,7 @@ pub enum KfdError {
     OutOfRange {
         /// The argument.
         what: &'static str,
-        /// Its value.
+        /// Value.
         value: u64,
         /// The highest that is allowed.
         most: u64,
@@ -244,7 +244,7 @@ pub enum KfdError {
         call: &'static str,
         /// The answer.
         answer: u64,
-        /// What to do.
+        /// Advice to the user.
         advice: &'static str,
     },
     /// An errno that has no meaning known to this crate.

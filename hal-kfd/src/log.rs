@@ -136,7 +136,7 @@ impl Watch {
     }
 }
 
-/// Whether a line is of a driver of GPUs, and not of other GPUs than this one.
+/// True if a line is of a driver of GPUs, and not of other GPUs than this one.
 fn is_about(line: &str, pci: Option<&str>) -> bool {
     let line = line.to_lowercase();
     let is_of_driver = DRIVER.iter().any(|word| line.contains(word));
@@ -166,7 +166,7 @@ pub(crate) mod tests {
     pub(crate) struct Scripted(pub(crate) VecDeque<Result<Vec<String>, String>>);
 
     impl Scripted {
-        /// Quiet for so many looks, then this line.
+        /// Quiet for this many looks, then this line.
         pub(crate) fn after(quiet: usize, line: &str) -> Watch {
             let mut looks: VecDeque<_> = (0..quiet).map(|_| Ok(Vec::new())).collect();
             looks.push_back(Ok(vec![line.to_owned()]));

@@ -3,7 +3,7 @@
 use std::ffi::c_int;
 use std::fmt;
 
-use libloading::os::unix::Library;
+use xsched_hal_process::loader::Library;
 
 use crate::queue::QueueFacts;
 use crate::watching::{Record, Watcher};
@@ -12,9 +12,9 @@ use crate::watching::{Record, Watcher};
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WatchedQueue {
-    /// Its id.
+    /// Id.
     pub id: u32,
-    /// Its GPU.
+    /// GPU.
     pub gpu_id: u32,
     /// Address of its ring.
     pub ring_base: u64,
@@ -28,7 +28,7 @@ pub struct WatchedQueue {
     pub percentage: u32,
     /// Bytes of its save area.
     pub save_bytes: u64,
-    /// Its number among all queues that the process made, from 1.
+    /// Number among all queues that the process made, from 1.
     pub created: u64,
     /// Updates by its owner.
     pub updates: u64,
@@ -103,24 +103,23 @@ impl Preloaded {
     /// Finds the library among the program's loaded libraries.
     #[must_use]
     pub fn find() -> Option<Self> {
-        let program = Library::this();
+        let program = Library::program().ok()?;
         /// A function by its name.
         macro_rules! function {
             ($name:literal) => {{
                 // SAFETY: only the library has symbols of these names, and in this version they
                 // have these types.
-                let found = unsafe { program.get($name) };
-                *found.ok()?
+                unsafe { program.function($name) }?
             }};
         }
         // A library that was preloaded is never unloaded.
         Some(Self {
-            queues_created: function!(b"xsched_kfd_watch_mark_v1\0"),
-            created: function!(b"xsched_kfd_watch_created_v1\0"),
-            record: function!(b"xsched_kfd_watch_record_v1\0"),
-            hold: function!(b"xsched_kfd_watch_hold_v1\0"),
-            on_end: function!(b"xsched_kfd_watch_on_end_v1\0"),
-            secondary_process: function!(b"xsched_kfd_watch_spaces_v1\0"),
+            queues_created: function!("xsched_kfd_watch_mark_v1"),
+            created: function!("xsched_kfd_watch_created_v1"),
+            record: function!("xsched_kfd_watch_record_v1"),
+            hold: function!("xsched_kfd_watch_hold_v1"),
+            on_end: function!("xsched_kfd_watch_on_end_v1"),
+            secondary_process: function!("xsched_kfd_watch_spaces_v1"),
         })
     }
 
@@ -145,7 +144,7 @@ impl Preloaded {
         (self.on_end)(call);
     }
 
-    /// Whether the program gave a file a process of its own, so that an id can mean several queues.
+    /// True if the program gave a file a process of its own, so that an id can mean several queues.
     #[must_use]
     pub fn has_secondary_process(&self) -> bool {
         (self.secondary_process)() != 0

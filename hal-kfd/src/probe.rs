@@ -1,4 +1,4 @@
-//! Which mechanism to use, and why.
+//! Choice of a mechanism, with its reason.
 //!
 //! The probe changes nothing: it attaches no debugger and makes no call about a queue.
 
@@ -67,7 +67,7 @@ impl ProbeConfig {
     }
 }
 
-/// Whether a mechanism can be used.
+/// Usability of a mechanism.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Candidate {
     /// The mechanism.

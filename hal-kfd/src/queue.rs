@@ -45,7 +45,7 @@ impl QueueFacts {
         }
     }
 
-    /// Whether waves run from it. Queues for copies run none and are not preempted.
+    /// True if waves run from it. Queues for copies run none and are not preempted.
     #[must_use]
     pub fn runs_waves(&self) -> bool {
         QueueType::of(self.kind).is_some_and(QueueType::runs_waves)
@@ -78,19 +78,19 @@ impl KfdQueue {
         Ok(Self { facts, priority: priority(), owners: priority() })
     }
 
-    /// Its properties.
+    /// Properties.
     #[must_use]
     pub const fn facts(&self) -> &QueueFacts {
         &self.facts
     }
 
-    /// Its id.
+    /// Id.
     #[must_use]
     pub const fn id(&self) -> u32 {
         self.facts.id
     }
 
-    /// Its priority, as far as this process knows it.
+    /// Priority, as far as this process knows it.
     #[must_use]
     pub fn priority(&self) -> u32 {
         self.priority.load(Ordering::Relaxed)

@@ -66,7 +66,7 @@ impl FakeQueue {
     }
 }
 
-/// What a [`Fake`] knows.
+/// State of a [`Fake`].
 #[derive(Debug, Default)]
 pub(crate) struct FakeState {
     pub(crate) minor: u32,
@@ -76,7 +76,7 @@ pub(crate) struct FakeState {
     /// How often a runtime may start or end beside a debugger without waiting.
     pub(crate) permits: u32,
     pub(crate) preemptions: u32,
-    /// What the next calls with a request answer instead.
+    /// Answers of the next calls with a request.
     pub(crate) failing: Vec<(u32, Errno)>,
     /// An operation of `DBG_TRAP` that answers this instead.
     pub(crate) failing_operation: Option<(Operation, Errno)>,
@@ -96,7 +96,7 @@ pub(crate) const fn ring(id: u32) -> u64 {
 }
 
 impl Fake {
-    /// KFD 1.17 with so many queues, seen by no debugger, whose runtime is enabled.
+    /// KFD 1.17 with this many queues, seen by no debugger, whose runtime is enabled.
     pub(crate) fn with_queues(count: u32) -> Self {
         let fake = Self::default();
         let mut state = fake.state();

@@ -79,7 +79,7 @@ impl Topology {
         None
     }
 
-    /// Whether queues are scheduled by hardware. `None` if that cannot be read.
+    /// True if queues are scheduled by hardware. `None` if that cannot be read.
     #[must_use]
     pub fn has_hardware_scheduler(&self) -> Option<bool> {
         self.module.number("sched_policy").map(|policy| policy != 2)
@@ -118,13 +118,13 @@ fn read_node(folder: &Path, node: u32) -> io::Result<Option<Gpu>> {
 /// A queue in sysfs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ListedQueue {
-    /// Its id.
+    /// Id.
     pub id: u32,
-    /// Its GPU.
+    /// GPU.
     pub gpu_id: u32,
     /// Bytes of its ring.
     pub ring_size: u32,
-    /// Its kind. AQL queues read as 0, like PM4 queues.
+    /// Kind. AQL queues read as 0, like PM4 queues.
     pub kind: u32,
 }
 

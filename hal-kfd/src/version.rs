@@ -10,7 +10,7 @@ use crate::driver::{Driver, KFD_PATH, Kfd};
 use crate::error::KfdError;
 use crate::uapi::{self, Call};
 
-/// A call that a signal interrupts is repeated at most so often. The driver's calls can be
+/// A call that a signal interrupts is repeated at most this often. The driver's calls can be
 /// repeated; the limit is for a driver that always answers `EINTR`.
 const INTERRUPTED_MAX: u32 = 64;
 
@@ -24,7 +24,7 @@ pub struct Version {
 }
 
 impl Version {
-    /// Whether it is newer than [`uapi::NEWEST_KNOWN_MINOR`]. The calls that this crate makes have
+    /// True if it is newer than [`uapi::NEWEST_KNOWN_MINOR`]. The calls that this crate makes have
     /// kept their form in all versions so far.
     #[must_use]
     pub const fn is_newer_than_known(self) -> bool {

@@ -11,7 +11,7 @@ use crate::queue::QueueFacts;
 /// A watcher's record of a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// Its properties after all updates.
+    /// Properties after all updates.
     pub facts: QueueFacts,
     /// The percentage that its owner set last, 0 to 100, even if it is held back.
     pub percentage: u32,

@@ -4,8 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use crate::gated_stream::GatedStream;
 use crate::launches::{Call, UnderWay};
-use crate::member::Member;
 use crate::sync::Word;
 use crate::thread_state::{Reading, State, Threads};
 
@@ -41,7 +41,7 @@ struct Sighting {
 /// A launch that has been under way for long.
 #[derive(Debug)]
 pub(crate) struct LongLaunch<W> {
-    member: Arc<Member<W>>,
+    member: Arc<GatedStream<W>>,
     launch: UnderWay,
     span: Duration,
     state: Option<State>,
@@ -58,9 +58,8 @@ pub(crate) struct Found<W> {
 }
 
 impl LaunchWatch {
-    /// Whether no launch was under way.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.inside.is_empty()
+    pub(crate) const fn new() -> Self {
+        Self { inside: Vec::new(), ended: 0 }
     }
 
     /// The launches that have been under way for too long. A launch that was blocked by a call with
@@ -70,7 +69,7 @@ impl LaunchWatch {
     /// then waits for that, and keeps none of the others.
     pub(crate) fn at<W: Word>(
         &mut self,
-        members: &[Arc<Member<W>>],
+        members: &[Arc<GatedStream<W>>],
         ended: u64,
         now: Instant,
         blocked_after: Duration,
@@ -111,14 +110,14 @@ impl<W: Word> Found<W> {
     /// The calls for which all gates have to be opened. A copy of pageable memory waits for its
     /// stream, which may be held, or just have much to do; where that keeps others, their launches
     /// and the probe are blocked too. Copies alone may be kept by what a driver has for copies.
-    pub(crate) fn stuck(mut self, members: &[Arc<Member<W>>]) -> Vec<LongLaunch<W>> {
+    pub(crate) fn stuck(mut self, members: &[Arc<GatedStream<W>>]) -> Vec<LongLaunch<W>> {
         if self.blocked.iter().any(|launch| !launch.copies()) {
             return self.blocked;
         }
-        let is_held = |member: &Member<W>| {
+        let is_held = |member: &GatedStream<W>| {
             member.gate.is_closed() || member.gate.foreign_heartbeat().is_some()
         };
-        let copies = |member: &Member<W>| {
+        let copies = |member: &GatedStream<W>| {
             member.launches.under_way().is_some_and(|launch| launch.call == Call::Copy)
         };
         let keeps = members.iter().any(|member| copies(member) && is_held(member));
@@ -222,7 +221,7 @@ mod tests {
 
     const BLOCKED_AFTER: Duration = Duration::from_millis(1);
 
-    type Members = [Arc<Member<Option<FlagWord>>>; 2];
+    type Members = [Arc<GatedStream<Option<FlagWord>>>; 2];
 
     /// A watch over two queues, with a clock in milliseconds.
     struct Rig {
@@ -233,7 +232,7 @@ mod tests {
 
     impl Rig {
         fn new() -> Self {
-            let member = |stream: &str| Arc::new(Member::new(None, stream.to_owned()));
+            let member = |stream: &str| Arc::new(GatedStream::new(None, stream.to_owned()));
             Self {
                 members: [member("0x5"), member("")],
                 launches: LaunchWatch::default(),

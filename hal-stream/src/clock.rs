@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use crate::api::FlagMemory;
 use crate::spin::SpinApi;
 
-/// The device is given so long to read its clock, in milliseconds; it gives up after about 1 s.
-const PATIENCE_MS: u64 = 2_000;
+/// Milliseconds for the device to read its clock; it gives up after about 1 s.
+const ANSWER_TIMEOUT_MS: u64 = 2_000;
 /// Memory of a probe, in bytes.
 const PAGE: usize = 4_096;
 /// The first answer is the ninth word, so that questions and answers do not share a cache line.
@@ -18,7 +18,7 @@ const ROUNDS_MAX: usize = PAGE / 8 - FIRST;
 /// Words of a stamp: when a kernel started, and when it ended.
 const STAMP: usize = 2;
 
-/// A 64-bit word of flag memory, if it has so many.
+/// A 64-bit word of flag memory, if there is one with this number.
 fn word(memory: &FlagMemory, n: usize) -> Option<&AtomicU64> {
     if n >= memory.bytes / size_of::<u64>() {
         return None;
@@ -35,7 +35,8 @@ pub struct ClockRead {
     pub before: Instant,
     /// After its answer was there.
     pub after: Instant,
-    /// Its answer, in nanoseconds. The clock goes in steps: 32 ns to 1 µs on most devices.
+    /// Answer of the device, in nanoseconds. The clock goes in steps: 32 ns to 1 µs on most
+    /// devices.
     pub device_ns: u64,
 }
 
@@ -67,7 +68,7 @@ impl<A: SpinApi> ClockProbe<A> {
         Ok(Self { api, stream, memory, lost: false })
     }
 
-    /// Reads both clocks so many times, at least once and at most 500 times. The device needs room
+    /// Reads both clocks `times` times, at least once and at most 500 times. The device needs room
     /// for a kernel of one thread; with room it takes about 10 µs and 2 µs for each reading.
     ///
     /// # Errors
@@ -76,7 +77,7 @@ impl<A: SpinApi> ClockProbe<A> {
     pub fn read(&mut self, times: usize) -> Result<Vec<ClockRead>, A::Error> {
         // The first reading is that of the launch as well.
         let rounds = times.saturating_add(1).clamp(2, ROUNDS_MAX);
-        let silent = || A::clock_silent(PATIENCE_MS);
+        let silent = || A::clock_silent(ANSWER_TIMEOUT_MS);
         if self.lost {
             return Err(silent());
         }
@@ -92,7 +93,7 @@ impl<A: SpinApi> ClockProbe<A> {
         // SAFETY: the stream is ours and alive.
         unsafe { self.api.launch_native(&A::native(kernel), self.stream)? };
         drop(entered);
-        let until = Instant::now() + Duration::from_millis(PATIENCE_MS);
+        let until = Instant::now() + Duration::from_millis(ANSWER_TIMEOUT_MS);
         let mut reads = Vec::with_capacity(rounds);
         for n in 0..rounds {
             let Some(read) = ask(question, n as u64 + 1, word(FIRST + n)?, until) else {
@@ -147,7 +148,7 @@ pub struct Stamps<A> {
 }
 
 impl<A: SpinApi> Stamps<A> {
-    /// So many places, at least one.
+    /// Allocates `count` places, at least one.
     ///
     /// # Errors
     /// If the driver refuses.
@@ -165,8 +166,8 @@ impl<A: SpinApi> Stamps<A> {
         self.count
     }
 
-    /// A kernel of so many blocks that each spin for so many cycles, whose first thread writes to
-    /// the place with this number, the last if there are not so many.
+    /// A kernel of `blocks` blocks that each spin for `cycles` cycles, whose first thread writes to
+    /// the place with this number, or to the last one.
     ///
     /// # Errors
     /// If the device has no kernels that spin.
@@ -203,7 +204,7 @@ impl<A: SpinApi> Stamps<A> {
         times.max().unwrap_or(0)
     }
 
-    /// Whether a kernel has written down that it started, and not yet that it ended.
+    /// Tells whether a kernel has written down that it started, and not yet that it ended.
     #[must_use]
     pub fn is_running(&self) -> bool {
         (0..self.count).any(|place| self.start_ns(place) > self.end_ns(place))

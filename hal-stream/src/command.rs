@@ -12,8 +12,8 @@ type Launch<A> =
 
 /// A command for a stream: a vendor's own, or a closure that launches something.
 ///
-/// It is launched with the device current, exactly once. Arguments that the launch call copies, as
-/// kernel parameters are, need not outlive it.
+/// A launch happens exactly once, with the device current. Arguments that the launch call copies,
+/// as kernel parameters are, need not outlive it.
 ///
 /// ```
 /// use xsched_hal_stream::{StreamApi, StreamCommand};
@@ -33,6 +33,8 @@ pub struct StreamCommand<A: StreamApi> {
 pub(crate) enum Body<A: StreamApi> {
     Native(A::Native),
     Closure(Arc<Launch<A>>),
+    /// Nothing: its caller launches it.
+    Caller,
 }
 
 impl<A: StreamApi> StreamCommand<A> {
@@ -48,6 +50,14 @@ impl<A: StreamApi> StreamCommand<A> {
     pub fn new(launch: impl Fn(A::Stream) -> Result<(), A::Error> + Send + Sync + 'static) -> Self {
         let body = Body::Closure(Arc::new(launch));
         Self { body, kind: 0, expected_ns: None, reach: Reach::Ring }
+    }
+
+    /// What a caller launches by itself, between [`Submit::begin_launch`] and its end.
+    ///
+    /// [`Submit::begin_launch`]: xsched_core::hal::Submit::begin_launch
+    #[must_use]
+    pub const fn of_caller() -> Self {
+        Self { body: Body::Caller, kind: 0, expected_ns: None, reach: Reach::Ring }
     }
 
     /// Says that commands of this kind take about equally long, so that the measured times of some
@@ -75,11 +85,11 @@ impl<A: StreamApi> StreamCommand<A> {
         self
     }
 
-    /// Which queues of the hardware it goes into.
+    /// Queues of the hardware that it goes into.
     pub(crate) fn reach(&self, api: &A) -> Reach {
         match &self.body {
             Body::Native(command) => self.reach.max(api.reach_of(command)),
-            Body::Closure(_) => self.reach,
+            Body::Closure(_) | Body::Caller => self.reach,
         }
     }
 
@@ -95,6 +105,7 @@ impl<A: StreamApi> StreamCommand<A> {
             // SAFETY: as promised by the caller, and by the maker of the command.
             Body::Native(command) => unsafe { api.launch_native(command, stream) },
             Body::Closure(launch) => launch(stream),
+            Body::Caller => Ok(()),
         }
     }
 }
@@ -104,6 +115,7 @@ impl<A: StreamApi> Clone for StreamCommand<A> {
         let body = match &self.body {
             Body::Native(command) => Body::Native(command.clone()),
             Body::Closure(launch) => Body::Closure(Arc::clone(launch)),
+            Body::Caller => Body::Caller,
         };
         let (kind, expected_ns, reach) = (self.kind, self.expected_ns, self.reach);
         Self { body, kind, expected_ns, reach }
@@ -116,6 +128,7 @@ impl<A: StreamApi> fmt::Debug for StreamCommand<A> {
         match &self.body {
             Body::Native(command) => out.field("native", command),
             Body::Closure(_) => out.field("closure", &".."),
+            Body::Caller => out.field("caller", &".."),
         };
         out.field("kind", &self.kind).field("expected_ns", &self.expected_ns);
         out.field("reach", &self.reach).finish()

@@ -10,7 +10,7 @@
 //! queues know nothing. So once streams wait for each other, more queues than connections are
 //! enough.
 
-use crate::member::Member;
+use crate::gated_stream::GatedStream;
 use crate::sync::Word;
 
 /// How a queue counts: it has no work, it has some, or it may share a connection as well.
@@ -64,7 +64,7 @@ impl Connections {
     }
 
     /// Whether a queue has work may have changed.
-    pub(crate) fn note<W: Word>(&mut self, member: &Member<W>) {
+    pub(crate) fn note<W: Word>(&mut self, member: &GatedStream<W>) {
         match (member.counted(), member.is_busy()) {
             (IDLE, true) => {
                 self.busy += 1;
@@ -78,7 +78,7 @@ impl Connections {
     }
 
     /// A queue has no work any more.
-    pub(crate) fn forget<W: Word>(&mut self, member: &Member<W>) {
+    pub(crate) fn forget<W: Word>(&mut self, member: &GatedStream<W>) {
         let counted = member.counted();
         self.busy -= usize::from(counted != IDLE);
         self.sharing -= usize::from(counted == SHARES);

@@ -1,17 +1,17 @@
 //! The device.
 
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
 use xsched_core::level::Level;
+use xsched_node::{PageSource, SharedPage};
 
 use crate::api::{About, FlagMemory, StreamApi};
 use crate::config::StreamDeviceConfig;
+use crate::device_time::Occupancy;
 use crate::error::{NoGate, StreamError};
 use crate::flags::FlagWord;
 use crate::inner::{Inner, Tested};
-use crate::occupancy::Occupancy;
-use crate::page::{PageSource, SharedPage};
 use crate::probe::call_returns;
 use crate::registry::GateRegistry;
 use crate::selftest;
@@ -20,8 +20,8 @@ use crate::word::GateWord;
 
 /// Entries assumed for a hardware queue whose depth was not measured: an H200's, measured.
 const DEPTH: u32 = 1_020;
-/// Of the depth, one part in so many is used. Events beside gates are not counted, and are fewer
-/// than that leaves room for.
+/// A quarter of the depth is used. Events beside gates are not counted, and are fewer than that
+/// leaves room for.
 const SHARE: u32 = 4;
 
 /// A device of some vendor, with streams as hardware queues. A clone is the same device.
@@ -76,13 +76,13 @@ impl<A: StreamApi> StreamDevice<A> {
         Ok(Self { inner: Arc::new(inner) })
     }
 
-    /// Whether another process holds its gates as one unit.
+    /// Tells whether another process holds its gates as one unit.
     #[must_use]
     pub fn is_in_unit(&self) -> bool {
         self.inner.source.is_some()
     }
 
-    /// The same GPU by another driver context, with this device's configuration. Streams, events
+    /// Opens the GPU by another driver context, with this device's configuration. Streams, events
     /// and words of gates are made in that context, and gates are tested in it. The gates of both
     /// are forced open at the same times, and time counts as shared if queues of both had work.
     ///
@@ -107,7 +107,7 @@ impl<A: StreamApi> StreamDevice<A> {
         self.inner.gates.note_wait();
     }
 
-    /// What the driver says about the device.
+    /// Name and limits of the device, as the driver says.
     #[must_use]
     pub fn about(&self) -> &About {
         self.inner.api.about()
@@ -145,11 +145,19 @@ impl<A: StreamApi> StreamDevice<A> {
         self.inner.gates.forced()
     }
 
-    /// How many launches took so long that gates would have been opened, but were found to wait for
-    /// a processor only. One that goes on to wait is counted by [`StreamDevice::forced_open`] too.
+    /// How many launches took longer than the time after which gates are opened, and waited for a
+    /// processor only. One that goes on to wait is counted by [`StreamDevice::forced_open`]
+    /// too.
     #[must_use]
     pub fn spared_launches(&self) -> u64 {
         self.inner.gates.spared()
+    }
+
+    /// How often a command was measured whose kind has to share an estimate with another kind: a
+    /// queue tells 512 kinds apart. If this goes on to grow, predictions are those of other kinds.
+    #[must_use]
+    pub fn kind_collisions(&self) -> u64 {
+        self.inner.kind_collisions.load(Ordering::Relaxed)
     }
 
     /// Opens all gates, calls `f`, and closes the gates of the queues that are held by then. For
@@ -169,7 +177,7 @@ impl<A: StreamApi> StreamDevice<A> {
         answer
     }
 
-    /// The device's gates, for [`Gates::with_all_open`]. They do not keep the device.
+    /// The device's gates, for [`Gates::open_all`]. They do not keep the device.
     #[must_use]
     pub fn gates(&self) -> Gates {
         Gates(Arc::clone(&self.inner.gates))
@@ -196,6 +204,7 @@ impl<A: StreamApi> StreamDevice<A> {
         // SAFETY: `Inner` owns the page. When it is dropped it unmaps the page only after the
         // driver has taken it back, and otherwise leaves it mapped until the process ends.
         let memory = unsafe { self.share_flags(host, bytes) }?;
+        xsched_node::watch_page(&page);
         let mut shared = self.inner.shared.lock().unwrap_or_else(PoisonError::into_inner);
         shared.push((memory, Arc::clone(&page)));
         drop(shared);
@@ -250,20 +259,31 @@ impl<A: StreamApi> StreamDevice<A> {
 pub struct Gates(Arc<GateRegistry<Option<FlagWord>>>);
 
 impl Gates {
-    /// As [`StreamDevice::with_gates_open`], for several devices.
+    /// Forces all of them open until the answer is dropped, for a call that waits for the whole
+    /// device. See [`StreamDevice::with_gates_open`].
     ///
     /// ```
-    /// # use xsched_hal_stream::{Gates, StreamApi, StreamDevice};
+    /// # use xsched_hal_stream::{StreamApi, StreamDevice};
     /// fn exit<A: StreamApi>(devices: &[StreamDevice<A>], exit: impl FnOnce()) {
-    ///     let gates: Vec<_> = devices.iter().map(StreamDevice::gates).collect();
-    ///     Gates::with_all_open(&gates, exit);
+    ///     let open: Vec<_> = devices.iter().map(|device| device.gates().open_all()).collect();
+    ///     exit();
+    ///     drop(open);
     /// }
     /// ```
-    pub fn with_all_open<T>(gates: &[Self], f: impl FnOnce() -> T) -> T {
-        let open: Vec<_> = gates.iter().map(|gates| gates.0.open_all()).collect();
-        let answer = f();
-        drop(open);
-        answer
+    #[must_use]
+    pub fn open_all(&self) -> AllOpen {
+        self.0.open_all().leave_open();
+        AllOpen(Arc::clone(&self.0))
+    }
+}
+
+/// All gates of a device are forced open until this is dropped; it does not keep the device.
+#[derive(Debug)]
+pub struct AllOpen(Arc<GateRegistry<Option<FlagWord>>>);
+
+impl Drop for AllOpen {
+    fn drop(&mut self) {
+        drop(self.0.left_open());
     }
 }
 
@@ -288,11 +308,12 @@ impl<A: StreamApi> Inner<A> {
             shared: Mutex::default(),
             reasons: Mutex::default(),
             lost: AtomicU64::new(0),
+            kind_collisions: AtomicU64::new(0),
             probe_ended: Arc::default(),
         }
     }
 
-    /// What the test of gates finds, which the first call makes.
+    /// Result of the test of gates, which the first call makes.
     pub(crate) fn tested(&self) -> &Tested {
         self.tested.get_or_init(|| {
             let tested = self.try_gate();
@@ -367,7 +388,7 @@ impl<A: StreamApi> Inner<A> {
 }
 
 impl<A: StreamApi> GateWord<A> {
-    /// Whether the word was taken from this device.
+    /// Tells whether the word was taken from this device.
     #[must_use]
     pub fn is_of(&self, device: &StreamDevice<A>) -> bool {
         Arc::ptr_eq(&self.device, &device.inner)

@@ -1,13 +1,13 @@
 //! The words that gates are made of, in memory that host and device share.
 
+use std::mem::offset_of;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use crate::agree::Agreed;
+use xsched_node::{GATES_PER_PAGE, NodeRank, OWNER_BIT, PageGate, PageHeader, SharedPage};
+
 use crate::api::{FlagMemory, StreamApi};
 use crate::error::StreamError;
-use crate::page::{BESIDE, HEARTBEAT, HELD, OPEN, OTHERS, SPARED};
-use crate::sync::OWN;
 use crate::sync::Word;
 
 /// A word has a cache line of its own, so that what one queue does does not slow the look at
@@ -20,17 +20,18 @@ const PAGE: usize = 4_096;
 pub(crate) struct FlagWord {
     host: NonNull<AtomicU32>,
     pub(crate) device: u64,
-    /// Where it is in a page of a [`crate::PageSource`], if it is.
-    place: Option<PagePlace>,
+    /// The page of a [`PageSource`](xsched_node::PageSource) that it is in, if it is.
+    unit: Option<UnitPage>,
+    /// The device made the memory, so no other process has it.
+    is_own: bool,
 }
 
-/// Where a word is in a page of a [`crate::PageSource`], whose words another process holds
-/// together.
+/// A page of a [`PageSource`](xsched_node::PageSource), whose gates another process holds together.
 #[derive(Clone, Copy, Debug)]
-struct PagePlace {
-    /// So many bytes before it is the page's header, which has the heartbeat of all its words.
-    before: u16,
-    /// It is the only word of its page, and is held apart from the other gates of this process.
+struct UnitPage {
+    header: NonNull<PageHeader>,
+    /// The first gate is the only one that is used, and is held apart from the other gates of this
+    /// process.
     is_alone: bool,
 }
 
@@ -43,7 +44,7 @@ unsafe impl Sync for FlagWord {}
 impl FlagWord {
     /// The first word of flag memory.
     pub(crate) const fn first(memory: FlagMemory) -> Self {
-        Self { host: memory.host, device: memory.device, place: None }
+        Self { host: memory.host, device: memory.device, unit: None, is_own: false }
     }
 
     /// Whether the device holds what waits for it.
@@ -58,51 +59,40 @@ impl FlagWord {
 
     /// What changes with each hold of the unit, and whether it is held; `None` if it is of none.
     pub(crate) fn unit_stamp(&self) -> Option<(u32, bool)> {
-        let held = self.atomic().load(Ordering::Relaxed) & !OWN != 0;
-        self.place.map(|_| (self.beat().load(Ordering::Relaxed), held))
+        let held = self.atomic().load(Ordering::Relaxed) & !OWNER_BIT != 0;
+        self.header().map(|header| (header.heartbeat.load(Ordering::Relaxed), held))
     }
 
     /// Where the device sees the page that it is in, if it is the only word there.
     fn page_alone(&self) -> Option<u64> {
-        let place = self.place.filter(|place| place.is_alone)?;
-        Some(self.device - u64::from(place.before))
+        self.is_alone().then(|| self.device - SharedPage::offset_of_gate(0) as u64)
     }
 
-    /// Whether the one that holds its unit says that others run at the same time.
-    pub(crate) fn runs_beside(&self) -> bool {
-        self.others() & BESIDE != 0
+    /// Whether the one that holds its unit says that others have the device in turns with it.
+    pub(crate) fn is_time_sliced(&self) -> bool {
+        self.header().is_some_and(PageHeader::is_time_sliced)
     }
 
     /// Whether it says that the unit is held for no others.
     pub(crate) fn is_spared(&self) -> bool {
-        self.others() & SPARED != 0
+        self.header().is_some_and(|header| header.rank() == NodeRank::Highest)
     }
 
-    /// What it says of others; 0 if the word is of no unit.
-    fn others(&self) -> u32 {
-        let others = |place: PagePlace| {
-            // SAFETY: so many bytes before the word is a page's header of 64 bytes, which is
-            // touched by atomic operations only.
-            unsafe { self.host.byte_sub(usize::from(place.before)).add(OTHERS).as_ref() }
-        };
-        self.place.map_or(0, |place| others(place).load(Ordering::Relaxed))
+    fn header(&self) -> Option<&PageHeader> {
+        // SAFETY: it is the begin of a page that is mapped as long as the word is in use, see
+        // `Flags`, and that is touched by atomic operations only.
+        self.unit.as_ref().map(|unit| unsafe { unit.header.as_ref() })
     }
 
-    fn beat(&self) -> &AtomicU32 {
-        let before = self.place.map_or(0, |place| usize::from(place.before));
-        // SAFETY: flag memory has 8 bytes and more, and is touched by atomic operations only. A
-        // word of a unit is so many bytes behind the begin of its memory.
-        unsafe { self.host.byte_sub(before).add(HEARTBEAT).as_ref() }
+    /// The header of its page, if it is the only word there.
+    fn header_alone(&self) -> Option<&PageHeader> {
+        self.header().filter(|_| self.is_alone())
     }
 
-    /// What it and its holders agree on, if it is the only word of a page.
-    fn agreed(&self) -> Option<Agreed<'_, AtomicU32, impl Iterator<Item = &AtomicU32> + Clone>> {
-        let before = usize::from(self.place.filter(|place| place.is_alone)?.before);
-        // SAFETY: such a page has a header of 64 bytes, so many before the word, and is touched by
-        // atomic operations only.
-        let header = |at| unsafe { self.host.byte_sub(before).add(at).as_ref() };
-        let words = std::iter::once(self.atomic());
-        Some(Agreed { held: header(HELD), open: header(OPEN), words })
+    fn heartbeat(&self) -> &AtomicU32 {
+        let own = self.host.map_addr(|at| at.saturating_add(offset_of!(PageGate, heartbeat)));
+        // SAFETY: flag memory has 8 bytes and more, and is touched by atomic operations only.
+        self.header().map_or_else(|| unsafe { own.as_ref() }, |header| &header.heartbeat)
     }
 
     fn atomic(&self) -> &AtomicU32 {
@@ -121,38 +111,45 @@ impl Word for FlagWord {
     }
 
     fn is_of_unit(&self) -> bool {
-        self.place.is_some_and(|place| !place.is_alone)
+        self.unit.is_some_and(|unit| !unit.is_alone)
     }
 
     fn is_alone(&self) -> bool {
-        self.place.is_some_and(|place| place.is_alone)
+        self.unit.is_some_and(|unit| unit.is_alone)
+    }
+
+    fn may_be_held_by_others(&self) -> bool {
+        !self.is_own
+    }
+
+    fn is_hold_requested(&self) -> bool {
+        let held = |header: &PageHeader| header.held.load(Ordering::Relaxed) & !OWNER_BIT != 0;
+        self.foreign_heartbeat().is_some() || self.header_alone().is_some_and(held)
     }
 
     fn end_foreign(&self) {
-        match self.agreed() {
-            Some(agreed) => agreed.release(!OWN),
-            None => self.clear(!OWN),
+        match self.header_alone() {
+            Some(header) => header.end_holds(self.atomic()),
+            None => self.clear(!OWNER_BIT),
         }
     }
 
     fn begin_call(&self) {
-        match self.agreed() {
-            Some(agreed) => agreed.begin_call(),
-            None => self.clear(!OWN),
+        match self.header_alone() {
+            Some(header) => header.open_for_call(self.atomic()),
+            None => self.clear(!OWNER_BIT),
         }
     }
 
     fn end_call(&self) {
-        if let Some(agreed) = self.agreed() {
-            agreed.end_call();
+        if let Some(header) = self.header_alone() {
+            header.close_after_call(self.atomic());
         }
     }
 
     fn foreign_heartbeat(&self) -> Option<u32> {
-        if self.atomic().load(Ordering::Relaxed) & !OWN == 0 {
-            return None;
-        }
-        Some(self.beat().load(Ordering::Relaxed))
+        let is_held = self.atomic().load(Ordering::Relaxed) & !OWNER_BIT != 0;
+        is_held.then(|| self.heartbeat().load(Ordering::Relaxed))
     }
 }
 
@@ -161,20 +158,19 @@ fn words(page: &FlagMemory) -> usize {
     (page.bytes / STRIDE).max(1)
 }
 
-/// A word of a page, which has that many. `is_alone` is as in [`PagePlace`], if the page is of a
-/// [`crate::PageSource`].
-fn word_at(page: &FlagMemory, at: usize, is_alone: Option<bool>) -> FlagWord {
-    let offset = at * STRIDE;
-    // SAFETY: within the page: the first word, or at * STRIDE + STRIDE ≤ bytes.
+/// A gate's word in a page of a [`PageSource`](xsched_node::PageSource).
+fn gate_of(page: &FlagMemory, at: usize, is_alone: bool) -> FlagWord {
+    let offset = SharedPage::offset_of_gate(at);
+    // SAFETY: within the page.
     let host = unsafe { page.host.byte_add(offset) };
-    let place = is_alone.map(|is_alone| PagePlace { before: offset as u16, is_alone });
-    FlagWord { host, device: page.device + offset as u64, place }
+    let unit = Some(UnitPage { header: page.host.cast(), is_alone });
+    FlagWord { host, device: page.device + offset as u64, unit, is_own: false }
 }
 
-/// The only word that is used of a page of a [`crate::PageSource`], which another process holds
-/// apart from the other gates of this process.
+/// The only word that is used of a page of a [`PageSource`](xsched_node::PageSource), which another
+/// process holds apart from the other gates of this process.
 pub(crate) fn word_alone(page: &FlagMemory) -> FlagWord {
-    word_at(page, 1, Some(true))
+    gate_of(page, 0, true)
 }
 
 /// All flag memory of a device. Words are given back when the stream has got past them; the memory
@@ -183,7 +179,7 @@ pub(crate) fn word_alone(page: &FlagMemory) -> FlagWord {
 pub(crate) struct Flags {
     pages: Vec<FlagMemory>,
     free: Vec<FlagWord>,
-    /// Words of pages of a [`crate::PageSource`].
+    /// Words of pages of a [`PageSource`](xsched_node::PageSource).
     units: Vec<FlagWord>,
     /// Where the device sees pages whose only word was given back.
     ended: Vec<u64>,
@@ -197,11 +193,9 @@ impl Flags {
         self.units.pop()
     }
 
-    /// Adds the words of a page of a [`crate::PageSource`], but for the first one.
+    /// Adds the words of a page of a [`PageSource`](xsched_node::PageSource).
     pub(crate) fn add_unit(&mut self, page: FlagMemory) {
-        for at in (1..words(&page)).rev() {
-            self.units.push(word_at(&page, at, Some(false)));
-        }
+        self.units.extend((0..GATES_PER_PAGE).rev().map(|at| gate_of(&page, at, false)));
     }
 
     /// A word that is in use nowhere, and of no unit.
@@ -216,8 +210,11 @@ impl Flags {
         let page = api.flag_memory(PAGE).or_else(|_| api.flag_memory(size_of::<u64>()));
         let page = page.map_err(StreamError::during("allocating flags"))?;
         self.pages.push(page);
-        for at in (0..words(&page)).rev() {
-            self.free.push(word_at(&page, at, None));
+        for offset in (0..words(&page)).rev().map(|at| at * STRIDE) {
+            // SAFETY: within the page: its begin, or offset + STRIDE ≤ bytes.
+            let host = unsafe { page.host.byte_add(offset) };
+            let device = page.device + offset as u64;
+            self.free.push(FlagWord { host, device, unit: None, is_own: true });
         }
         self.free.pop().ok_or(StreamError::NoFlags)
     }

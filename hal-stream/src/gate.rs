@@ -1,16 +1,17 @@
-//! Gates, which a scheduler closes and calls of the driver force open.
+//! Gates, which a scheduler closes and calls of the driver open.
 
 use std::fmt::Debug;
 use std::time::{Duration, Instant};
 
+use crate::gate_closure::{ForeignHold, OwnBit};
 use crate::sync::{Mutex, OWN, Word, lock};
 
 /// A gate: what waits in a stream for its word passes while the word is zero.
 ///
-/// The gate is closed while its queue is *held*, unless it is *forced open*: by a host call that
-/// cannot end while a gate is closed, or by the watch that has found a launch blocked. Its lock
-/// guards all of that. Only the device reads the word without the lock. The word belongs to the
-/// queue, and is not touched any more once that has gone, though the watch may still have the gate.
+/// [`gates_to_close`](crate::gate_closure::gates_to_close) decides what the word is. The lock
+/// guards what it was made last; only the device reads the word without the lock. The word belongs
+/// to the queue, and is not touched any more once that has gone, though the watch may still have
+/// the gate.
 #[derive(Debug)]
 pub(crate) struct Gate<W> {
     word: W,
@@ -19,17 +20,34 @@ pub(crate) struct Gate<W> {
 
 #[derive(Debug, Default)]
 struct State {
-    held: bool,
-    forced_open: u32,
-    /// A call has opened the holds of other processes, which come back with its end.
-    in_call: bool,
-    /// It is never closed again.
-    stays_open: bool,
-    /// The queue has gone, and its word with it.
-    gone: bool,
+    own: OwnBit,
+    foreign: ForeignBits,
+    life: Life,
     closed_since: Option<Instant>,
     held_ns: u64,
     opened_at: Option<Instant>,
+}
+
+/// The bits of other processes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum ForeignBits {
+    /// As those processes say.
+    #[default]
+    Theirs,
+    /// Cleared, until they may come back.
+    Opened,
+    /// Of a holder that was silent for longer than the lease.
+    Overdue,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Life {
+    #[default]
+    Closes,
+    /// This process closes it no more.
+    StaysOpen,
+    /// The queue has gone, and its word with it.
+    Gone,
 }
 
 impl<W: Word> Gate<W> {
@@ -39,111 +57,124 @@ impl<W: Word> Gate<W> {
         Self { word, state: Mutex::new(State::default()) }
     }
 
-    /// Says whether the queue is held. True if that is a change.
-    pub(crate) fn set_held(&self, held: bool) -> bool {
+    /// Sets this process's bit. Whether the queue is held then, if that is new.
+    pub(crate) fn set_own(&self, own: OwnBit) -> Option<bool> {
         let mut state = lock(&self.state);
-        let changed = state.held != held;
-        state.held = held;
-        self.apply(&mut state);
-        changed
-    }
-
-    /// Opens the gate until [`Gate::end_force_open`], even if the queue is held. Bits of other
-    /// processes are cleared once and not set again: those holds may have ended meanwhile. Those of
-    /// a unit stay, and those of a queue that is held apart as well, or with `opens_alone` are
-    /// cleared and come back. True if the gate was closed.
-    pub(crate) fn force_open(&self, opens_alone: bool) -> bool {
-        let mut state = lock(&self.state);
-        state.forced_open += 1;
-        let opens = opens_alone && self.word.is_alone() && !state.gone;
-        let closed =
-            state.closed_since.is_some() || opens && self.word.foreign_heartbeat().is_some();
-        self.apply(&mut state);
-        self.clear_foreign(&state);
-        if opens && !std::mem::replace(&mut state.in_call, true) {
-            self.word.begin_call();
+        if state.life == Life::Gone {
+            return None;
         }
-        closed
+        let before = state.own != OwnBit::Open;
+        self.write_own(&mut state, own);
+        let is_held = own != OwnBit::Open;
+        (before != is_held).then_some(is_held)
     }
 
-    /// As [`Gate::force_open`] that opens what is held apart, for a call that has begun before the
-    /// hold.
-    pub(crate) fn open_for_call(&self) {
-        let mut state = lock(&self.state);
-        let is_called = state.forced_open > 0 && !state.gone && self.word.is_alone();
-        if is_called && !std::mem::replace(&mut state.in_call, true) {
-            self.word.begin_call();
+    fn write_own(&self, state: &mut State, own: OwnBit) {
+        state.own = own;
+        match (own == OwnBit::Closed, state.closed_since) {
+            (true, None) => {
+                self.word.set(OWN);
+                state.closed_since = Some(Instant::now());
+            }
+            (false, Some(since)) => {
+                self.word.clear(OWN);
+                state.held_ns += span_ns(since);
+                state.closed_since = None;
+                state.opened_at = Some(Instant::now());
+            }
+            _ => {}
         }
     }
 
-    /// Whether the queue is held, as far as its gate was told.
-    pub(crate) fn is_held(&self) -> bool {
-        lock(&self.state).held
+    /// Clears the bits of other processes, or lets them be. Those of a queue that is held apart
+    /// come back once they are let be; others do not, since those holds may have ended meanwhile.
+    /// Whether some may have come back.
+    pub(crate) fn open_foreign(&self, opens: bool) -> bool {
+        let mut state = lock(&self.state);
+        if state.life == Life::Gone {
+            return false;
+        }
+        let were_opened = state.foreign == ForeignBits::Opened;
+        match (opens, state.foreign) {
+            (true, ForeignBits::Overdue) => {
+                self.word.end_foreign();
+                state.foreign = ForeignBits::Theirs;
+            }
+            (true, ForeignBits::Theirs) if self.word.is_alone() => {
+                self.word.begin_call();
+                state.foreign = ForeignBits::Opened;
+            }
+            (true, ForeignBits::Theirs) => self.word.end_foreign(),
+            (false, ForeignBits::Opened) => {
+                self.word.end_call();
+                state.foreign = ForeignBits::Theirs;
+            }
+            (false, _) => state.foreign = ForeignBits::Theirs,
+            (true, ForeignBits::Opened) => {}
+        }
+        were_opened && !opens
     }
 
-    /// Ends one [`Gate::force_open`].
-    pub(crate) fn end_force_open(&self) {
-        let mut state = lock(&self.state);
-        state.forced_open = state.forced_open.saturating_sub(1);
-        self.apply(&mut state);
-        if state.forced_open == 0 && std::mem::take(&mut state.in_call) && !state.gone {
-            self.word.end_call();
+    /// The hold of other processes.
+    pub(crate) fn foreign_hold(&self) -> ForeignHold {
+        let (state, word) = (lock(&self.state), &self.word);
+        if state.life == Life::Gone {
+            return ForeignHold::None;
+        }
+        let is_held = word.foreign_heartbeat().is_some();
+        match state.foreign {
+            ForeignBits::Overdue if is_held => ForeignHold::Overdue,
+            _ if word.is_alone() && word.is_hold_requested() => ForeignHold::HeldApart,
+            _ if word.is_alone() => ForeignHold::ReleasedApart,
+            _ if word.is_of_unit() && is_held => ForeignHold::Held,
+            _ if word.is_of_unit() => ForeignHold::Released,
+            _ if is_held => ForeignHold::HeldInPage,
+            _ => ForeignHold::None,
         }
     }
 
-    /// Opens the gate, and leaves it open from now on. This process does not close it again; what
-    /// another one closed is opened once.
-    pub(crate) fn stay_open(&self) {
-        let mut state = lock(&self.state);
-        state.stays_open = true;
-        self.apply(&mut state);
-        self.clear_foreign(&state);
-    }
-
-    /// Clears the bits of other processes, if the word is in no page of a source's.
-    fn clear_foreign(&self, state: &State) {
-        if !state.gone && !self.word.is_of_unit() && !self.word.is_alone() {
-            self.word.clear(!0);
-        }
-    }
-
-    /// Whether a hold of this queue keeps it closed that is no other's business, of this process or
-    /// another one.
-    pub(crate) fn is_held_alone(&self) -> bool {
-        let in_page = self.word.is_of_unit() || self.word.is_alone();
-        self.is_closed() || !in_page && self.foreign_heartbeat().is_some()
-    }
-
-    /// Whether it is never closed again.
-    pub(crate) fn stays_open(&self) -> bool {
-        lock(&self.state).stays_open
-    }
-
-    /// Where the device looks.
-    pub(crate) const fn word(&self) -> &W {
-        &self.word
-    }
-
-    /// The heartbeat of the other processes that hold the queue, if any does.
+    /// The heartbeat of the other processes that have the gate closed, if any does.
     pub(crate) fn foreign_heartbeat(&self) -> Option<u32> {
         let state = lock(&self.state);
-        if state.gone { None } else { self.word.foreign_heartbeat() }
+        if state.life == Life::Gone { None } else { self.word.foreign_heartbeat() }
     }
 
-    /// Ends the holds of other processes.
-    pub(crate) fn end_foreign_holds(&self) {
-        let state = lock(&self.state);
-        if !state.gone {
-            self.word.end_foreign();
+    /// Says that the other processes were silent for too long.
+    pub(crate) fn set_overdue(&self) {
+        let mut state = lock(&self.state);
+        if state.foreign == ForeignBits::Theirs {
+            state.foreign = ForeignBits::Overdue;
         }
+    }
+
+    /// Whether the queue is held and the gate is closed, or is but for calls.
+    pub(crate) fn is_held(&self) -> bool {
+        lock(&self.state).own != OwnBit::Open
+    }
+
+    /// Has this process close the gate no more.
+    pub(crate) fn stay_open(&self) {
+        let mut state = lock(&self.state);
+        if state.life != Life::Gone {
+            state.life = Life::StaysOpen;
+        }
+    }
+
+    /// Whether this process closes the gate no more.
+    pub(crate) fn stays_open(&self) -> bool {
+        lock(&self.state).life == Life::StaysOpen
     }
 
     /// The queue goes, and opens its gate for the last time. The word may be given back after this.
     pub(crate) fn leave(&self) {
         let mut state = lock(&self.state);
-        state.held = false;
-        self.apply(&mut state);
-        state.gone = true;
+        self.write_own(&mut state, OwnBit::Open);
+        state.life = Life::Gone;
+    }
+
+    /// Where the device looks.
+    pub(crate) const fn word(&self) -> &W {
+        &self.word
     }
 
     /// Whether this process has closed the gate.
@@ -176,26 +207,6 @@ impl<W: Word> Gate<W> {
     pub(crate) fn held_ns(&self) -> u64 {
         let state = lock(&self.state);
         state.held_ns + state.closed_since.map_or(0, span_ns)
-    }
-
-    fn apply(&self, state: &mut State) {
-        if state.gone {
-            return;
-        }
-        let close = state.held && state.forced_open == 0 && !state.stays_open;
-        match (close, state.closed_since) {
-            (true, None) => {
-                self.word.set(OWN);
-                state.closed_since = Some(Instant::now());
-            }
-            (false, Some(since)) => {
-                self.word.clear(OWN);
-                state.held_ns += span_ns(since);
-                state.closed_since = None;
-                state.opened_at = Some(Instant::now());
-            }
-            _ => {}
-        }
     }
 }
 

@@ -3,12 +3,12 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use crate::predict::is_time;
+use crate::spacing::is_time;
 
 /// A node of a graph: a kernel, a copy, or whatever else takes time on the device.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GraphNode {
-    /// What it will take, in nanoseconds of device time, if that is known.
+    /// Nanoseconds of device time that it will take, if that is known.
     pub expected_ns: Option<u64>,
     /// The numbers of the nodes that it directly depends on.
     pub after: Vec<usize>,
@@ -23,7 +23,7 @@ pub enum GraphError {
     NoSuchNode {
         /// The node.
         node: usize,
-        /// What it depends on.
+        /// The node that it depends on.
         after: usize,
         /// Nodes there are.
         nodes: usize,
@@ -45,7 +45,7 @@ pub enum GraphError {
 /// queue's. Nodes that take no time have none either. In front of and after a node that cannot be
 /// predicted there is one.
 ///
-/// So the work between two gates of any path, or before the first, is at most the spacing and half
+/// The work between two gates of any path, or before the first, is at most the spacing and half
 /// a node, or one node if that is longer. A hold ends each path at its next gate. Where paths run
 /// at once they share the device, so with `n` of them a hold may take up to `n` times as long as
 /// with one; a smaller spacing makes up for it.
@@ -156,15 +156,15 @@ mod tests {
     #[test]
     fn without_a_spacing_every_node_but_the_first_has_a_gate() {
         assert_eq!(gates(&row(&[Some(100); 5]), 0), [1, 2, 3, 4]);
-        assert_eq!(gates(&[], 0), []);
-        assert_eq!(gates(&row(&[Some(100)]), 0), []);
+        assert_eq!(gates(&[], 0), [0_usize; 0]);
+        assert_eq!(gates(&row(&[Some(100)]), 0), [0_usize; 0]);
     }
 
     #[test]
     fn gates_are_nearest_to_their_spacing() {
         assert_eq!(gates(&row(&[Some(100); 7]), 200), [2, 4, 6]);
         assert_eq!(gates(&row(&[Some(103); 7]), 200), [2, 4, 6]);
-        assert_eq!(gates(&row(&[Some(100); 7]), 10_000), []);
+        assert_eq!(gates(&row(&[Some(100); 7]), 10_000), [0_usize; 0]);
         // Half of the second is past the spacing.
         assert_eq!(gates(&row(&[Some(50), Some(300), Some(10)]), 200), [1, 2]);
     }

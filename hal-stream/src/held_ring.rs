@@ -3,7 +3,8 @@
 use std::sync::{Arc, OnceLock, Weak};
 
 use crate::flags::FlagWord;
-use crate::member::{Member, Ring};
+use crate::gate_closure::Ring;
+use crate::gated_stream::GatedStream;
 
 /// Whether all streams in the hardware ring of a queue are held, or have nothing to do, and so are
 /// those with commands where some of the queue's wait: a backend that stops whole rings asks it
@@ -12,11 +13,11 @@ use crate::member::{Member, Ring};
 /// It knows nothing until a queue is opened with it
 /// ([`StreamConfig::held_ring_to`](crate::StreamConfig::held_ring_to)).
 #[derive(Clone, Debug, Default)]
-pub struct HeldRing(Arc<OnceLock<Weak<Member<Option<FlagWord>>>>>);
+pub struct HeldRing(Arc<OnceLock<Weak<GatedStream<Option<FlagWord>>>>>);
 
 impl HeldRing {
-    pub(crate) fn watch(&self, member: &Arc<Member<Option<FlagWord>>>) {
-        if member.ties.may_spread && member.ties.ring != Ring::Unknown {
+    pub(crate) fn watch(&self, member: &Arc<GatedStream<Option<FlagWord>>>) {
+        if member.coupling.may_spread && member.coupling.ring != Ring::Unknown {
             // The first queue counts.
             let _ = self.0.set(Arc::downgrade(member));
         }
@@ -27,7 +28,7 @@ impl HeldRing {
     #[must_use]
     pub fn is_held(&self) -> Option<bool> {
         let Some(member) = self.0.get()?.upgrade() else { return Some(false) };
-        let shares = member.ties.ring != Ring::Own || member.is_beyond();
+        let shares = member.coupling.ring != Ring::Own || member.has_work_in_shared_queues();
         shares.then(|| member.gate.is_held() && !member.gate.stays_open())
     }
 }

@@ -4,23 +4,26 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
+use xsched_node::{PageSource, SharedPage};
+
 use crate::api::{FlagMemory, StreamApi};
 use crate::config::StreamDeviceConfig;
+use crate::device_time::Occupancy;
 use crate::error::NoGate;
 use crate::error::StreamError;
 use crate::flags::{FlagWord, Flags};
-use crate::occupancy::Occupancy;
-use crate::page::{PageSource, SharedPage};
 use crate::registry::GateRegistry;
 
-/// What the handles of a device share.
+/// State that the handles of a device share.
 #[derive(Debug)]
 pub(crate) struct Inner<A: StreamApi> {
     pub(crate) api: Arc<A>,
     pub(crate) gates: Arc<GateRegistry<Option<FlagWord>>>,
     pub(crate) occupancy: Arc<Occupancy>,
+    /// Samples of commands of one kind that found the estimate of another one in their place.
+    pub(crate) kind_collisions: AtomicU64,
     pub(crate) config: StreamDeviceConfig,
-    /// What the test of gates found, once one was wanted.
+    /// Result of the test of gates, once one was wanted.
     pub(crate) tested: OnceLock<Tested>,
     pub(crate) flags: Mutex<Flags>,
     pub(crate) leaving: Mutex<Vec<Leaving<A>>>,
@@ -34,12 +37,12 @@ pub(crate) struct Inner<A: StreamApi> {
     pub(crate) reasons: Mutex<Vec<&'static str>>,
     /// Streams that could not be destroyed, and words for which the device may still wait.
     pub(crate) lost: AtomicU64,
-    /// Whether the driver is not to be called by the probe any more, which has it locked while it
+    /// True if the driver is not to be called by the probe any more, which has it locked while it
     /// calls.
     pub(crate) probe_ended: Arc<Mutex<bool>>,
 }
 
-/// What the test of gates on a device found.
+/// Result of the test of gates on a device.
 #[derive(Debug)]
 pub(crate) struct Tested {
     pub(crate) no_gate: Option<NoGate>,
@@ -88,6 +91,7 @@ impl<A: StreamApi> Inner<A> {
         // driver has taken it back, and otherwise leaves it mapped until the process ends.
         let memory = unsafe { self.api.register_flags(host, bytes) };
         let memory = memory.map_err(StreamError::during("registering flags"))?;
+        xsched_node::watch_page(&page);
         self.shared.lock().unwrap_or_else(PoisonError::into_inner).push((memory, page));
         Ok(memory)
     }

@@ -78,7 +78,12 @@ impl LaunchCounter {
         let number = self.word.load(Ordering::Relaxed) & !(NUMBER - 1);
         self.word.store(number | u64::from(thread) << THREAD | call as u64, Ordering::Relaxed);
         fence(Ordering::SeqCst);
-        LaunchGuard { counter: self, next: number.wrapping_add(NUMBER) }
+        LaunchGuard { counter: self }
+    }
+
+    /// The launch that was [left open](LaunchGuard::leave_open), until the guard is dropped.
+    pub(crate) fn left_open(&self) -> LaunchGuard<'_> {
+        LaunchGuard { counter: self }
     }
 
     /// The launch that is under way goes on with this call.
@@ -119,13 +124,19 @@ pub(crate) struct UnderWay {
 #[derive(Debug)]
 pub(crate) struct LaunchGuard<'a> {
     counter: &'a LaunchCounter,
-    /// The number of the next one.
-    next: u64,
+}
+
+impl LaunchGuard<'_> {
+    /// The launch goes on after this: see [`LaunchCounter::left_open`].
+    pub(crate) fn leave_open(self) {
+        std::mem::forget(self);
+    }
 }
 
 impl Drop for LaunchGuard<'_> {
     fn drop(&mut self) {
+        let number = self.counter.word.load(Ordering::Relaxed) & !(NUMBER - 1);
         // Release: see `is_between`.
-        self.counter.word.store(self.next, Ordering::Release);
+        self.counter.word.store(number.wrapping_add(NUMBER), Ordering::Release);
     }
 }

@@ -29,9 +29,8 @@
 //!
 //! `xsched-hal-cuda` and `xsched-hal-hip` are such drivers. A program gives the device to the
 //! runtime of the crate `xsched`, which opens the queues.
-#![allow(unsafe_code)]
+#![expect(unsafe_code, reason = "calls drivers, and shares memory with devices")]
 
-mod agree;
 mod api;
 mod blocked;
 mod clock;
@@ -39,21 +38,22 @@ mod command;
 mod config;
 mod connections;
 mod device;
+mod device_time;
 mod error;
+mod events;
 mod flags;
 mod gate;
+mod gate_closure;
+mod gate_events;
+mod gate_updates;
+mod gated_stream;
 mod graph;
 mod held_ring;
 mod inner;
 mod launches;
-mod marks;
-mod member;
 #[cfg(all(test, loom))]
 mod models;
-mod occupancy;
 mod open;
-mod page;
-mod predict;
 mod preempt;
 mod probe;
 mod queue;
@@ -62,13 +62,12 @@ mod reach;
 mod registry;
 mod retire;
 mod selftest;
-mod share;
 mod shared;
+mod spacing;
 mod spin;
 mod submit;
 mod sync;
 mod thread_state;
-mod ties;
 mod timeline;
 mod word;
 
@@ -76,18 +75,18 @@ pub use api::{About, FlagMemory, StreamApi, StreamKind};
 pub use clock::{ClockProbe, ClockRead, Stamps};
 pub use command::StreamCommand;
 pub use config::StreamDeviceConfig;
-pub use device::{Gates, StreamDevice};
+pub use device::{AllOpen, Gates, StreamDevice};
 pub use error::{NoGate, StreamError};
 pub use graph::{GraphError, GraphNode, gates_in_graph, in_line, longest_path};
 pub use held_ring::HeldRing;
-pub use page::{Holder, PageSource, SHARED_WORDS, SharedPage};
-pub use predict::Spacing;
 pub use preempt::StreamPreempt;
 pub use queue_config::{Reason, StreamConfig};
 pub use reach::Reach;
 pub use retire::StreamRetire;
 pub use shared::{SharedGate, SharedGates};
+pub use spacing::{GatesIn, HeldFor, Spacing, spacing_ns};
 pub use spin::{SpinApi, SpinRate, enough_work};
 pub use submit::StreamSubmit;
 pub use timeline::{Point, Timeline};
 pub use word::GateWord;
+pub use xsched_node::{Holder, PageSource, SharedPage};

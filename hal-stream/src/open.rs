@@ -9,19 +9,20 @@ use xsched_core::level::{Caps, Level};
 
 use crate::api::StreamApi;
 use crate::device::StreamDevice;
+use crate::device_time::{Estimates, Interval, Occupant, Progress};
 use crate::error::StreamError;
+use crate::events::Events;
 use crate::flags::FlagWord;
+use crate::gate_closure::{Ring, Role};
+use crate::gate_events::GateEvents;
+use crate::gated_stream::{Coupling, GatedStream};
 use crate::inner::Inner;
-use crate::marks::Marks;
-use crate::member::{Member, Ring, Ties};
-use crate::occupancy::Occupant;
-use crate::occupancy::Since;
-use crate::predict::{Placement, Predictor};
 use crate::preempt::StreamPreempt;
-use crate::queue::Queue;
-use crate::queue_config::{GateSource, StreamConfig};
-use crate::retire::{Held, Pace, Span, StreamRetire};
-use crate::submit::{Batch, Events, StreamSubmit};
+use crate::queue::{Batch, Queue};
+use crate::queue_config::{GateSource, Owner, StreamConfig};
+use crate::retire::{StreamRetire, Turns};
+use crate::spacing::Placement;
+use crate::submit::StreamSubmit;
 use crate::word::Taken;
 
 /// Of streams that share a ring.
@@ -38,20 +39,20 @@ impl<A: StreamApi> ErrorType for StreamDevice<A> {
 #[derive(Debug)]
 struct Chosen {
     word: FlagWord,
-    /// It is the caller's.
+    /// The caller owns it.
     shared: bool,
     taken: Option<Taken>,
 }
 
 /// The stream of a new queue.
 #[derive(Clone, Copy, Debug)]
-struct Place<S> {
+struct OpenedStream<S> {
     stream: S,
-    /// It is ours to end.
+    /// The queue ends it.
     owned: bool,
-    /// It may be held by a gate.
+    /// A gate may hold it.
     may_hold: bool,
-    ties: Ties,
+    coupling: Coupling,
 }
 
 type Opened<A> = Halves<StreamSubmit<A>, StreamRetire<A>, LevelAdapter<StreamPreempt<A>>>;
@@ -67,7 +68,7 @@ impl<A: StreamApi> Backend for StreamDevice<A> {
         let _entered = inner.api.enter().map_err(StreamError::during("choosing the device"))?;
         inner.sweep();
         let place = inner.stream(&config).map_err(StreamError::during("opening a stream"))?;
-        let Place { stream, owned, may_hold, .. } = place;
+        let OpenedStream { stream, owned, may_hold, .. } = place;
         // What another process holds as one unit may wait for itself.
         let gated = (may_hold || inner.source.is_some())
             && config.level_max.min(inner.config.level_max) >= Level::Deactivate
@@ -115,16 +116,20 @@ impl<A: StreamApi> Inner<A> {
     }
 
     /// The stream of a new queue.
-    fn stream(&self, config: &StreamConfig<A>) -> Result<Place<A::Stream>, A::Error> {
+    fn stream(&self, config: &StreamConfig<A>) -> Result<OpenedStream<A::Stream>, A::Error> {
         let (stream, owned) = match config.stream {
             Some(stream) => (stream, false),
             None => (self.api.create_stream(config.priority)?, true),
         };
-        let not_held = |ties| Place { stream, owned, may_hold: false, ties };
-        if config.of_thread {
+        let not_held = |coupling| OpenedStream { stream, owned, may_hold: false, coupling };
+        if config.owner == Owner::Thread {
             self.tell_limit(stream, config, Err(OF_THREAD));
             let ring = self.ring(stream);
-            return Ok(not_held(Ties { ring, may_spread: ring != Ring::Own, ..Ties::NONE }));
+            return Ok(not_held(Coupling {
+                ring,
+                may_spread: ring != Ring::Own,
+                ..Coupling::NONE
+            }));
         }
         // SAFETY: just made, or as promised to `StreamConfig::on_stream`.
         let kind = unsafe { self.api.stream_kind(stream) };
@@ -133,8 +138,12 @@ impl<A: StreamApi> Inner<A> {
         let ring = if is_apart { Ring::Own } else { self.ring(stream) };
         // What is launched into the legacy default stream has to be seen.
         let is_blocking = kind.blocking && !owned && self.config.sees_all_launches;
-        let (is_legacy, may_spread) = (kind.legacy_default, kind.own_ring.is_some());
-        let ties = Ties { ring, is_legacy, is_blocking, may_spread };
+        let role = match (kind.legacy_default, is_blocking) {
+            (true, _) => Role::Legacy,
+            (false, true) => Role::Blocking,
+            (false, false) => Role::Plain,
+        };
+        let coupling = Coupling { ring, role, may_spread: kind.own_ring.is_some() };
         let limit = if kind.legacy_default {
             Err("it is the legacy default stream, which all blocking streams wait for")
         } else if kind.blocking && !owned && !is_blocking && kind.own_ring != Some(true) {
@@ -149,7 +158,7 @@ impl<A: StreamApi> Inner<A> {
             Ok(ring)
         };
         self.tell_limit(stream, config, limit);
-        Ok(Place { may_hold: limit.is_ok(), ..not_held(ties) })
+        Ok(OpenedStream { may_hold: limit.is_ok(), ..not_held(coupling) })
     }
 
     /// Says in the log, and where the caller asks for it, why a stream is at Lv1, or that what else
@@ -186,15 +195,15 @@ impl<A: StreamApi> Inner<A> {
 
 fn halves<A: StreamApi>(
     inner: &Arc<Inner<A>>,
-    Place { stream, owned, may_hold, ties }: Place<A::Stream>,
+    OpenedStream { stream, may_hold, coupling, .. }: OpenedStream<A::Stream>,
     chosen: Option<Chosen>,
-    StreamConfig { of_thread, spacing, reason, held_ring, .. }: StreamConfig<A>,
+    StreamConfig { owner, spacing, reason, held_ring, .. }: StreamConfig<A>,
 ) -> Opened<A> {
     let (word, shared, taken) = match chosen {
         Some(Chosen { word, shared, taken }) => (Some(word), shared, taken),
         None => (None, false, None),
     };
-    let member = Arc::new(Member::tied(ties, word, format!("{stream:?}")));
+    let member = Arc::new(GatedStream::coupled(coupling, word, format!("{stream:?}")));
     inner.gates.add(&member);
     if let Some(held) = held_ring.filter(|_| may_hold && word.is_some()) {
         held.watch(&member);
@@ -202,14 +211,13 @@ fn halves<A: StreamApi>(
     let queue = Arc::new(Queue {
         device: Arc::clone(inner),
         stream,
-        owned,
-        of_thread,
+        owner,
         member,
         word,
         shared,
         taken,
         spacing,
-        predictor: Predictor::new(),
+        estimates: Estimates::new(),
         occupant: Occupant::default(),
         last_ns: AtomicU64::new(0),
         launched: AtomicU64::new(0),
@@ -217,7 +225,7 @@ fn halves<A: StreamApi>(
         entries: AtomicU64::new(0),
         entries_done: AtomicU64::new(0),
         stray: AtomicBool::new(false),
-        marks: Marks::new(),
+        gate_events: GateEvents::new(),
         reason,
     });
     // A fence is an entry, and one may come again when it was not seen.
@@ -235,26 +243,26 @@ fn halves<A: StreamApi>(
         behind: None,
         batch: Batch::default(),
         end: None,
-        unmeasured: 0,
-        together: 0,
-        continues: false,
+        since_event_ns: None,
+        since_lone_sample: 0,
         busy_until: None,
-        is_dry: false,
+        stream_drained: false,
+        begun: None,
+        is_crowded: false,
+        is_sealed: false,
     };
-    let held = Held::default();
+    let turns = Turns::new(word.and_then(|word| word.unit_stamp()));
     let retire = StreamRetire {
         queue: Arc::clone(&queue),
         fences: to_see,
         back,
         plain_back,
-        from: None,
-        span: Span::default(),
-        held,
-        pace: Pace::default(),
-        since: Since::default(),
-        ran_beside: false,
-        turned_at: None,
-        unit_stamp: word.and_then(|word| word.unit_stamp()),
+        progress: Progress::default(),
+        interval: Interval::default(),
+        upto: 0,
+        busy_ns: 0,
+        held_ns: 0,
+        turns,
     };
     let level = if word.is_some() && may_hold { Level::Deactivate } else { Level::Block };
     let in_unit = word.is_some_and(|word| word.unit_stamp().is_some());

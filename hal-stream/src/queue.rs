@@ -1,18 +1,18 @@
-//! What the halves of a queue share.
+//! State that the halves of a queue share.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::api::StreamApi;
+use crate::device_time::{Begin, Estimates, Occupant, Work};
 use crate::error::StreamError;
 use crate::flags::FlagWord;
+use crate::gate_events::{GateEvents, Position};
+use crate::gated_stream::GatedStream;
 use crate::inner::Inner;
-use crate::marks::{Marks, Place};
-use crate::member::Member;
-use crate::occupancy::Occupant;
-use crate::predict::{Predictor, Spacing};
-use crate::queue_config::Reason;
+use crate::queue_config::{Owner, Reason};
+use crate::spacing::Spacing;
 use crate::word::Taken;
 
 /// A hardware queue: a stream and its gate. The last half that is dropped closes it.
@@ -20,21 +20,18 @@ use crate::word::Taken;
 pub(crate) struct Queue<A: StreamApi> {
     pub(crate) device: Arc<Inner<A>>,
     pub(crate) stream: A::Stream,
-    /// The stream is ours to end.
-    pub(crate) owned: bool,
-    /// The stream's handle stands for it on the launching thread alone.
-    pub(crate) of_thread: bool,
-    pub(crate) member: Arc<Member<Option<FlagWord>>>,
-    /// There is a gate, with this word.
+    pub(crate) owner: Owner,
+    pub(crate) member: Arc<GatedStream<Option<FlagWord>>>,
+    /// Word of the gate, if it has one.
     pub(crate) word: Option<FlagWord>,
     /// The word is the caller's.
     pub(crate) shared: bool,
     /// No other queue is opened with the word as long as this is.
     pub(crate) taken: Option<Taken>,
     pub(crate) spacing: Spacing,
-    pub(crate) predictor: Predictor,
+    pub(crate) estimates: Estimates,
     pub(crate) occupant: Occupant,
-    /// What the command launched last is predicted to take, in nanoseconds.
+    /// Nanoseconds that the command launched last is predicted to take.
     pub(crate) last_ns: AtomicU64,
     /// Commands launched, and commands seen to have retired.
     pub(crate) launched: AtomicU64,
@@ -46,7 +43,7 @@ pub(crate) struct Queue<A: StreamApi> {
     /// although nothing is in flight.
     pub(crate) stray: AtomicBool,
     /// Where its gates are in the stream.
-    pub(crate) marks: Marks<A::Event>,
+    pub(crate) gate_events: GateEvents<A::Event>,
     /// Where it says what its gates are limited by.
     pub(crate) reason: Option<Reason>,
 }
@@ -59,16 +56,16 @@ const SPREAD: &str = "while a graph with parallel branches, or another launch in
 /// Entries of a command with a gate, the events beside it, and a fence.
 const ENTRIES: u32 = 5;
 
-/// For so long after a gate was passed, in nanoseconds, the event behind it may not be seen to have
+/// Nanoseconds after a gate was passed in which the event behind it may not be seen to have
 /// completed.
-const MARK_LAG_NS: u64 = 10_000;
+const EVENT_LAG_NS: u64 = 10_000;
 
-/// What tells a hold from the one before: the heartbeat of the unit's holders, which changes with
+/// Identity of a hold: the heartbeat of the unit's holders, which changes with
 /// each hold, and since when this process holds the queue.
 pub(crate) type HoldStamp = (u32, Option<Instant>);
 
 impl<A: StreamApi> Queue<A> {
-    /// What the present hold is known by; `None` if nothing tells it from others.
+    /// Identity of the present hold; `None` if nothing tells it from others.
     pub(crate) fn hold_stamp(&self) -> Option<HoldStamp> {
         let (beat, _) = self.word?.unit_stamp()?;
         Some((beat, self.member.gate.closed_since()))
@@ -86,7 +83,12 @@ impl<A: StreamApi> Queue<A> {
             Some(reason.take().map_or_else(|| SPREAD.to_owned(), |r| format!("{r}; {SPREAD}")));
     }
 
-    /// Whether nothing is known to be in flight.
+    /// Tells whether the queue ends its stream.
+    pub(crate) fn is_owned(&self) -> bool {
+        self.owner == Owner::Queue
+    }
+
+    /// Tells whether nothing is known to be in flight.
     pub(crate) fn is_idle(&self) -> bool {
         self.retired.load(Ordering::Acquire) >= self.launched.load(Ordering::Relaxed)
     }
@@ -115,11 +117,11 @@ impl<A: StreamApi> Queue<A> {
     /// from now on sees that it is closed.
     fn settled_since(&self) -> Option<Instant> {
         let since = self.member.gate.closed_since()?;
-        let settled = Duration::from_nanos(self.device.api.settle_ns() + MARK_LAG_NS);
+        let settled = Duration::from_nanos(self.device.api.settle_ns() + EVENT_LAG_NS);
         (since.elapsed() >= settled && self.member.launches.is_between()).then_some(since)
     }
 
-    /// Whether nothing of the queue runs behind the closed gate; `None` if that is not known.
+    /// Tells whether nothing of the queue runs behind the closed gate; `None` if that is not known.
     pub(crate) fn is_quiet(&self) -> Result<Option<bool>, StreamError<A::Error>> {
         if self.word.is_none() {
             return Ok(None);
@@ -141,19 +143,19 @@ impl<A: StreamApi> Queue<A> {
 
     fn is_stopped(&self) -> Result<Option<bool>, A::Error> {
         let api = &self.device.api;
-        // SAFETY: events of marks live until the queue goes.
-        let place = self.marks.place(|event| unsafe { api.query(event) })?;
-        if matches!(place, Place::AtGate | Place::BeforeGate) {
-            return Ok(Some(place == Place::AtGate));
+        // SAFETY: events of gates live until the queue goes.
+        let position = self.gate_events.position(|event| unsafe { api.query(event) })?;
+        if matches!(position, Position::AtGate | Position::BeforeGate) {
+            return Ok(Some(position == Position::AtGate));
         }
         // SAFETY: the stream lives as long as the queue.
-        let ended =
-            self.is_idle() || self.owned && api.sees_ends() && unsafe { api.is_done(self.stream)? };
-        Ok(if ended || place == Place::PastAll { Some(ended) } else { None })
+        let ended = self.is_idle()
+            || self.is_owned() && api.sees_ends() && unsafe { api.is_done(self.stream)? };
+        Ok(if ended || position == Position::PastAll { Some(ended) } else { None })
     }
 
-    /// Whether the scheduler of the node holds it, so that what it uses is told apart from what
-    /// other processes do.
+    /// Tells whether the scheduler of the node holds it, so that what it uses is told apart from
+    /// what other processes do.
     pub(crate) fn is_in_unit(&self) -> bool {
         self.word.is_some_and(|word| word.unit_stamp().is_some())
     }
@@ -183,11 +185,11 @@ impl<A: StreamApi> Queue<A> {
 
 impl<A: StreamApi> Queue<A> {
     /// Destroys the events of its gates, which nothing asks for any more.
-    fn end_marks(&mut self) {
+    fn end_gate_events(&mut self) {
         let api = &self.device.api;
         let entered = api.enter();
         // SAFETY: made by the queue, and nothing else refers to it.
-        self.marks.drain().for_each(|event| unsafe { api.destroy_event(event) });
+        self.gate_events.drain().for_each(|event| unsafe { api.destroy_event(event) });
         drop(entered);
     }
 }
@@ -198,12 +200,27 @@ impl<A: StreamApi> Drop for Queue<A> {
         self.device.gates.remove(&self.member);
         self.member.gate.leave();
         self.device.occupancy.leave(&self.occupant, Instant::now(), || true);
-        self.end_marks();
+        self.end_gate_events();
         let word = self.word.filter(|_| !self.shared);
         let idle = self.is_idle() && !*self.stray.get_mut();
-        self.device.retire(self.stream, self.owned, word, idle);
+        self.device.retire(self.stream, self.is_owned(), word, idle);
         // Last, so that the next queue with this word finds its gate open.
         drop(self.taken.take());
+    }
+}
+
+/// Commands since the last fence.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Batch<E> {
+    pub(crate) begin: Begin<E>,
+    /// When the first command was launched, if the queue was probably idle then.
+    pub(crate) launched: Option<Instant>,
+    pub(crate) work: Work,
+}
+
+impl<E> Default for Batch<E> {
+    fn default() -> Self {
+        Self { begin: Begin::Before, launched: None, work: Work::default() }
     }
 }
 
@@ -213,22 +230,9 @@ pub(crate) struct Fence<E> {
     /// One past the last command it covers.
     pub(crate) upto: u64,
     pub(crate) seen: Seen<E>,
-    /// Recorded before the first command it covers, if these are measured from there.
-    pub(crate) start: Option<E>,
-    /// When the first command it covers was launched, if the queue was probably idle then.
-    pub(crate) launched: Option<Instant>,
-    /// Commands since the fence before.
-    pub(crate) commands: u32,
-    /// What they were predicted to take, in nanoseconds, if all of them were.
-    pub(crate) expected_ns: Option<u64>,
-    /// The caller said so, or it was measured while no other queue had work on the device.
-    pub(crate) is_certain: bool,
-    /// Their kind, if they have the same.
-    pub(crate) kind: Option<u32>,
-    /// Of the time that is measured, what was pauses, in nanoseconds.
-    pub(crate) pause_ns: u64,
-    /// The same between `start` and the first command, as the host took to launch that.
-    pub(crate) launching_ns: u64,
+    pub(crate) batch: Batch<E>,
+    /// The queue was asked for a fence there.
+    pub(crate) is_asked: bool,
     /// Entries that the hardware queue got by then, with its own.
     pub(crate) entries: u64,
 }
@@ -237,8 +241,8 @@ pub(crate) struct Fence<E> {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Seen<E> {
     /// The event completes, and takes the time.
-    Event(E),
-    /// The event completes, and takes no time: what it covers counts as predicted.
+    Timed(E),
+    /// The event completes, and takes no time.
     Plain(E),
     /// The stream ends: nothing was launched behind it. When something is, an event is recorded
     /// first, and another fence says so.

@@ -6,8 +6,8 @@ use xsched_core::level::Level;
 
 use crate::api::{FlagMemory, StreamApi};
 use crate::held_ring::HeldRing;
-use crate::predict::Spacing;
 use crate::shared::SharedGate;
+use crate::spacing::Spacing;
 use crate::word::GateWord;
 
 /// How a queue is opened.
@@ -16,9 +16,9 @@ use crate::word::GateWord;
 /// last one counts. A queue at Lv1 has no gate and leaves the word alone.
 #[derive(Debug)]
 pub struct StreamConfig<A: StreamApi> {
+    /// The stream; `None` if one is to be made.
     pub(crate) stream: Option<A::Stream>,
-    /// The stream is that of the thread that launches.
-    pub(crate) of_thread: bool,
+    pub(crate) owner: Owner,
     pub(crate) gate: GateSource<A>,
     pub(crate) priority: Option<i32>,
     pub(crate) spacing: Spacing,
@@ -30,7 +30,18 @@ pub struct StreamConfig<A: StreamApi> {
 /// A place where a queue says what its gates are limited by, in words for the user.
 pub type Reason = Arc<Mutex<Option<String>>>;
 
-/// Where the word of a queue's gate comes from.
+/// The owner of a queue's stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Owner {
+    /// The queue, which ends it.
+    Queue,
+    /// The caller.
+    Caller,
+    /// The thread that launches: the stream's handle stands for it on that thread alone.
+    Thread,
+}
+
+/// Source of the word of a queue's gate.
 #[derive(Debug)]
 pub(crate) enum GateSource<A: StreamApi> {
     /// The device's flag memory.
@@ -48,7 +59,7 @@ impl<A: StreamApi> Default for StreamConfig<A> {
     fn default() -> Self {
         Self {
             stream: None,
-            of_thread: false,
+            owner: Owner::Queue,
             gate: GateSource::Device,
             priority: None,
             spacing: Spacing::default(),
@@ -91,7 +102,7 @@ impl<A: StreamApi> StreamConfig<A> {
         self
     }
 
-    /// What is to know whether the queue's ring is held as a whole, if it may share one.
+    /// Names who is to know whether the queue's ring is held as a whole, if it may share one.
     #[must_use]
     pub fn held_ring_to(mut self, held: &HeldRing) -> Self {
         self.held_ring = Some(held.clone());
@@ -105,7 +116,7 @@ impl<A: StreamApi> StreamConfig<A> {
     /// The stream belongs to the device and outlives the queue.
     #[must_use]
     pub const unsafe fn on_stream(mut self, stream: A::Stream) -> Self {
-        self.stream = Some(stream);
+        (self.stream, self.owner) = (Some(stream), Owner::Caller);
         self
     }
 
@@ -117,8 +128,7 @@ impl<A: StreamApi> StreamConfig<A> {
     /// Everything is launched on that one thread, and the handle is a constant of the driver.
     #[must_use]
     pub const unsafe fn on_stream_of_thread(mut self, stream: A::Stream) -> Self {
-        self.stream = Some(stream);
-        self.of_thread = true;
+        (self.stream, self.owner) = (Some(stream), Owner::Thread);
         self
     }
 

@@ -1,35 +1,28 @@
 //! The gates of a device, and the watch that forces them open when a launch is blocked.
 
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, PoisonError, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use xsched_node::LEASE;
+
 use crate::blocked::{LaunchWatch, LongLaunch, list};
 use crate::connections::Connections;
-use crate::gate::Gate;
+use crate::gated_stream::GatedStream;
 use crate::launches::Call;
-use crate::member::Member;
 use crate::sync::{AtomicU64, Condvar, Mutex, Word, count, lock};
 use crate::thread_state::{System, Threads};
 
-/// The poll delay of the watch while a gate is closed.
-const POLL_DELAY: Duration = Duration::from_micros(650);
-/// The poll delay of the watch after it has seen a launch under way.
-const CONFIRM_DELAY: Duration = Duration::from_micros(100);
-/// The poll delay of the watch while a launch is blocked.
-const BLOCKED_POLL_DELAY: Duration = Duration::from_micros(50);
-/// With all gates open, the watch wakes this often where another process has pages for its holds.
-const UNIT_POLL_DELAY: Duration = Duration::from_millis(20);
-/// With all gates open, the watch wakes this often.
-const IDLE_POLL_DELAY: Duration = Duration::from_millis(500);
+/// The least poll interval while a gate is closed.
+const POLL_MIN: Duration = Duration::from_micros(100);
 
 /// The queues of a device.
 #[derive(Debug)]
 pub(crate) struct GateRegistry<W> {
     pub(crate) members: Mutex<Members<W>>,
-    /// Notified when the first queue becomes held.
-    pub(crate) queue_held: Condvar,
+    /// What the probe waits for.
+    pub(crate) held_signal: Arc<HeldSignal>,
     /// Queues that are held.
     pub(crate) held: AtomicU64,
     /// 1 from when on queues are counted by [`Connections`].
@@ -46,20 +39,22 @@ pub(crate) struct GateRegistry<W> {
     lease: Duration,
 }
 
-/// The queues, and how many calls force all of them open now.
+/// The queues, and what opens the gates of all of them.
 #[derive(Debug)]
 pub(crate) struct Members<W> {
-    pub(crate) list: Vec<Weak<Member<W>>>,
-    pub(crate) forced_open: u32,
+    pub(crate) list: Vec<Weak<GatedStream<W>>>,
     pub(crate) connections: Connections,
-    /// Queues that the scheduler holds, as far as that is noted.
-    pub(crate) wished: usize,
-    /// How many such calls have ended.
+    /// Queues that the scheduler holds.
+    pub(crate) holds_requested: usize,
+    /// See [`DeviceView`](crate::gate_closure::DeviceView).
+    pub(crate) device_calls: u32,
+    pub(crate) blocked_calls: u32,
+    /// How often such calls have ended.
     ended: u64,
 }
 
 impl<W> Members<W> {
-    pub(crate) fn all(&self) -> impl Iterator<Item = Arc<Member<W>>> {
+    pub(crate) fn all(&self) -> impl Iterator<Item = Arc<GatedStream<W>>> {
         self.list.iter().filter_map(Weak::upgrade)
     }
 }
@@ -79,12 +74,13 @@ impl<W: Word + 'static> GateRegistry<W> {
         Self {
             members: Mutex::new(Members {
                 list: Vec::new(),
-                forced_open: 0,
                 connections,
-                wished: 0,
+                holds_requested: 0,
+                device_calls: 0,
+                blocked_calls: 0,
                 ended: 0,
             }),
-            queue_held: Condvar::new(),
+            held_signal: Arc::new(HeldSignal::new()),
             held: AtomicU64::new(0),
             counts: AtomicU64::new(0),
             is_limited,
@@ -95,7 +91,7 @@ impl<W: Word + 'static> GateRegistry<W> {
         }
     }
 
-    /// Has a watch run until the registry is dropped.
+    /// Has the watch thread of the process look at it until it is dropped.
     pub(crate) fn start(self) -> std::io::Result<Arc<Self>> {
         self.start_with(System)
     }
@@ -103,22 +99,31 @@ impl<W: Word + 'static> GateRegistry<W> {
     /// The same with a watch that has another view of threads.
     fn start_with(self, threads: impl Threads + Send + 'static) -> std::io::Result<Arc<Self>> {
         let gates = Arc::new(self);
-        let weak = Arc::downgrade(&gates);
-        thread::Builder::new()
-            .name("xsched-gates".to_owned())
-            .spawn(move || watch(&weak, &threads))?;
+        let (weak, mut watch) = (Arc::downgrade(&gates), Watch::new());
+        xsched_node::watch(move |now| Some(watch.look(&*weak.upgrade()?, &threads, now)))?;
         Ok(gates)
+    }
+
+    /// How long until the next look at launches while a gate is closed. The second look at a launch
+    /// that does not return opens the gates, so that they open one to two intervals after its
+    /// begin: within 0.6 ms by default.
+    fn poll_interval(&self) -> Duration {
+        (self.blocked_after + self.blocked_after / 2).clamp(POLL_MIN, LEASE)
     }
 
     /// Ends the holds of other processes whose lease has run out.
     fn end_overdue_holds(&self, leases: &mut LeaseWatch, now: Instant) {
-        for member in leases.overdue(&self.all(), now, self.lease) {
-            member.gate.end_foreign_holds();
+        let overdue = leases.overdue(&self.all(), now, self.lease);
+        for member in &overdue {
+            member.gate.set_overdue();
             count(&self.forced);
             tracing::warn!(
                 "another process held a queue and was silent for longer than the lease, so its \
                  hold was ended"
             );
+        }
+        if !overdue.is_empty() {
+            self.recompute_gates(&lock(&self.members));
         }
     }
 
@@ -132,34 +137,17 @@ impl<W: Word + 'static> GateRegistry<W> {
         self.spared.load(Ordering::Relaxed)
     }
 
-    /// Forces all gates open until the guard is dropped.
+    /// Has all gates open until the guard is dropped.
     pub(crate) fn open_all(&self) -> GatesOpen<'_, W> {
         let mut members = lock(&self.members);
-        members.forced_open += 1;
-        let opens = Self::is_partly_held(members.all());
-        let closed = members.all().filter(|member| member.gate.force_open(opens)).count();
-        GatesOpen { gates: self, closed }
+        members.device_calls += 1;
+        self.recompute_gates(&members);
+        GatesOpen { gates: self }
     }
 
-    /// A hold that began within a call counts as one that was there before.
-    fn open_for_calls(&self) {
-        let members = lock(&self.members);
-        if members.forced_open > 0 && Self::is_partly_held(members.all()) {
-            members.all().for_each(|member| member.gate.open_for_call());
-        }
-    }
-
-    /// Whether another process holds queues of this one apart from others, and lets some run: what
-    /// those wait for may be held.
-    fn is_partly_held(members: impl Iterator<Item = Arc<Member<W>>>) -> bool {
-        let (mut held, mut runs) = (false, false);
-        for member in members {
-            let (gate, word) = (&member.gate, member.gate.word());
-            let is_held = gate.foreign_heartbeat().is_some();
-            held |= is_held && word.is_alone();
-            runs |= !is_held && (word.is_alone() || word.is_of_unit());
-        }
-        held && runs
+    /// Those that were [left open](GatesOpen::leave_open), until the guard is dropped.
+    pub(crate) fn left_open(&self) -> GatesOpen<'_, W> {
+        GatesOpen { gates: self }
     }
 
     /// Opens the gates whose words this chooses, and leaves them open.
@@ -168,14 +156,14 @@ impl<W: Word + 'static> GateRegistry<W> {
         members.all().filter(|member| is_one(member.gate.word())).for_each(|member| {
             member.gate.stay_open();
         });
-        self.settle(&members);
+        self.recompute_gates(&members);
     }
 
-    /// Whether all gates are forced open, or those of blocking queues have to be, or those of
+    /// Whether all gates are open for calls, or those of blocking queues have to be, or those of
     /// queues with work where that of others waits.
     pub(crate) fn all_open(&self) -> bool {
         let members = lock(&self.members);
-        members.forced_open > 0 || Self::are_awaited(&members) || Self::are_beyond(&members)
+        members.device_calls > 0 || members.blocked_calls > 0 || Self::are_left_open(&members)
     }
 
     /// Whether another process holds all gates of this one.
@@ -186,79 +174,45 @@ impl<W: Word + 'static> GateRegistry<W> {
         })
     }
 
-    /// Forces all gates open until these launches have ended.
-    fn let_return(&self, members: &[Arc<Member<W>>], blocked: &[LongLaunch<W>]) {
-        // With all gates forced open already, the launch waits for something else, such as the
-        // call for which they were opened.
-        let is_alone = members.iter().any(|member| member.gate.is_held_alone());
-        let closed = is_alone || Self::is_partly_held(members.iter().cloned());
-        let is_unit_held = |gate: &Gate<W>| gate.foreign_heartbeat().is_some();
-        if !closed && members.iter().any(|member| is_unit_held(&member.gate)) {
-            // Where the whole process is held its launches wait, and opening a gate helps none.
-            return;
+    /// Has gates open until these launches have ended, if that opens any: else the launches wait
+    /// for something else, such as the hold of the whole process. Whether it does.
+    fn open_for_blocked(&self, blocked: &[LongLaunch<W>]) -> bool {
+        let mut members = lock(&self.members);
+        members.blocked_calls = u32::try_from(blocked.len()).unwrap_or(u32::MAX);
+        let opened = Self::decide(&members).opened();
+        if opened == 0 {
+            members.blocked_calls = 0;
+            return false;
         }
-        if closed {
-            // Before the gates open, so that a reader that sees them open sees the count too.
-            count(&self.forced);
-        }
-        let open = self.open_all();
-        if closed {
-            tracing::warn!(
-                gates = open.closed,
-                calls = list(blocked),
-                "calls into the driver did not return while queues were held, so all gates are \
-                 open until they do; load kernels, set stack limits and free memory while no \
-                 queue is held, or within `with_gates_open`"
-            );
-        }
-        while blocked.iter().any(LongLaunch::is_under_way) {
-            thread::sleep(BLOCKED_POLL_DELAY);
-        }
-    }
-
-    /// Has all gates open while queues that another process holds apart may be in front of others
-    /// in the connections that they share. `are_open`: they are, as it found when it looked last.
-    fn let_share(&self, are_open: &mut bool) {
-        let members = lock(&self.members);
-        let is_kept = |member: Arc<Member<W>>| {
-            // What is held has work while the gates are open as well.
-            member.is_busy() && (*are_open || member.gate.foreign_heartbeat().is_none())
-        };
-        let opens = members.connections.are_shared()
-            && (*are_open || Self::is_partly_held(members.all()))
-            && members.all().any(is_kept);
+        // Before the gates open, so that a reader that sees them open sees the count too.
+        count(&self.forced);
+        self.recompute_gates(&members);
         drop(members);
-        if opens && !*are_open {
-            // They stay so until a later look.
-            std::mem::forget(self.open_all());
-        } else if !opens && *are_open {
-            drop(GatesOpen { gates: self, closed: 0 });
-        }
-        *are_open = opens;
+        tracing::warn!(
+            gates = opened,
+            calls = list(blocked),
+            "calls into the driver did not return while queues were held, so all gates are open \
+             until they do; load kernels, set stack limits and free memory while no queue is \
+             held, or within `with_gates_open`"
+        );
+        true
     }
 
-    fn all(&self) -> Vec<Arc<Member<W>>> {
+    /// The launches for which gates were opened have ended.
+    fn close_after_blocked(&self) {
+        let mut members = lock(&self.members);
+        members.blocked_calls = 0;
+        members.ended += 1;
+        self.recompute_gates(&members);
+    }
+
+    fn all(&self) -> Vec<Arc<GatedStream<W>>> {
         lock(&self.members).all().collect()
     }
 
-    fn members_and_ended(&self) -> (Vec<Arc<Member<W>>>, u64) {
+    fn members_and_ended(&self) -> (Vec<Arc<GatedStream<W>>>, u64) {
         let members = lock(&self.members);
         (members.all().collect(), members.ended)
-    }
-
-    /// Waits until a queue is held, for half a second at most. True if one is. A hold of another
-    /// process notifies nothing, so the wait ends for it only with the half second.
-    pub(crate) fn wait_for_hold(&self) -> bool {
-        let members = lock(&self.members);
-        if self.is_any_closed(&members) {
-            return true;
-        }
-        let is_in_page = |word: &W| word.is_of_unit() || word.is_alone();
-        let in_page = members.all().any(|member| is_in_page(member.gate.word()));
-        let delay = if in_page { UNIT_POLL_DELAY } else { IDLE_POLL_DELAY };
-        drop(self.queue_held.wait_timeout(members, delay));
-        let members = lock(&self.members);
-        self.is_any_closed(&members)
     }
 
     /// Whether this process or another one holds a queue.
@@ -268,48 +222,90 @@ impl<W: Word + 'static> GateRegistry<W> {
     }
 }
 
-/// All gates of a device are forced open until this is dropped.
+/// All gates of a device are open until this is dropped.
 #[derive(Debug)]
 pub(crate) struct GatesOpen<'a, W: Word + 'static> {
     gates: &'a GateRegistry<W>,
-    /// How many gates were closed before.
-    pub(crate) closed: usize,
+}
+
+impl<W: Word + 'static> GatesOpen<'_, W> {
+    /// They stay open after this: see [`GateRegistry::left_open`].
+    pub(crate) fn leave_open(self) {
+        std::mem::forget(self);
+    }
 }
 
 impl<W: Word + 'static> Drop for GatesOpen<'_, W> {
     fn drop(&mut self) {
         let mut members = lock(&self.gates.members);
-        members.forced_open = members.forced_open.saturating_sub(1);
+        members.device_calls = members.device_calls.saturating_sub(1);
         members.ended += 1;
-        members.all().for_each(|member| member.gate.end_force_open());
+        self.gates.recompute_gates(&members);
     }
 }
 
-/// Looks for blocked launches while a gate is closed, until the registry is dropped.
-fn watch<W: Word + 'static>(gates: &Weak<GateRegistry<W>>, threads: &impl Threads) {
-    let (mut launches, mut leases) = (LaunchWatch::default(), LeaseWatch::default());
-    let mut are_let_share = false;
-    while let Some(gates) = gates.upgrade() {
-        gates.end_overdue_holds(&mut leases, Instant::now());
-        gates.let_share(&mut are_let_share);
-        if !gates.wait_for_hold() {
-            launches = LaunchWatch::default();
-            continue;
+/// What the watch of a device knows.
+#[derive(Debug)]
+struct Watch<W> {
+    launches: LaunchWatch,
+    leases: LeaseWatch,
+    /// Launches for which the gates are open.
+    blocked: Vec<LongLaunch<W>>,
+}
+
+impl<W: Word + 'static> Watch<W> {
+    const fn new() -> Self {
+        Self { launches: LaunchWatch::new(), leases: LeaseWatch(Vec::new()), blocked: Vec::new() }
+    }
+
+    /// Looks for blocked launches and for holds of other processes. How soon to look again, unless
+    /// a hold begins before.
+    fn look(&mut self, gates: &GateRegistry<W>, threads: &impl Threads, now: Instant) -> Duration {
+        gates.end_overdue_holds(&mut self.leases, now);
+        let members = lock(&gates.members);
+        // Holds of other processes begin and end without a word to this one.
+        let of_others = |member: &Arc<GatedStream<W>>| member.gate.word().may_be_held_by_others();
+        let has_others = members.all().any(|member| of_others(&member));
+        if has_others {
+            gates.recompute_gates(&members);
         }
-        gates.open_for_calls();
-        let delay =
-            if launches.is_empty() { POLL_DELAY } else { gates.blocked_after.max(CONFIRM_DELAY) };
-        thread::sleep(delay);
+        let is_held = gates.is_any_closed(&members);
+        gates.held_signal.set(is_held);
+        drop(members);
+        if is_held || !self.blocked.is_empty() {
+            self.look_at_launches(gates, threads, now);
+            return gates.poll_interval();
+        }
+        self.launches = LaunchWatch::new();
+        if has_others { gates.lease.min(LEASE) } else { Duration::MAX }
+    }
+
+    fn look_at_launches(&mut self, gates: &GateRegistry<W>, threads: &impl Threads, now: Instant) {
+        if !self.blocked.is_empty() {
+            self.blocked.retain(LongLaunch::is_under_way);
+            if self.blocked.is_empty() {
+                gates.close_after_blocked();
+            }
+            return;
+        }
         let (members, ended) = gates.members_and_ended();
-        let found = launches.at(&members, ended, Instant::now(), gates.blocked_after, threads);
+        let found = self.launches.at(&members, ended, now, gates.blocked_after, threads);
         for launch in &found.starved {
             count(&gates.spared);
             tracing::debug!(call = %launch, "a launch is late, as its thread had no processor");
         }
         let stuck = found.stuck(&members);
-        if !stuck.is_empty() {
-            gates.let_return(&members, &stuck);
+        if !stuck.is_empty() && gates.open_for_blocked(&stuck) {
+            self.blocked = stuck;
         }
+    }
+}
+
+impl<W> Drop for GateRegistry<W> {
+    fn drop(&mut self) {
+        self.held_signal.end();
+        // It looks no more.
+        xsched_node::wake_watch();
     }
 }
 
@@ -324,38 +320,67 @@ impl<W: Word + Default + 'static> GateRegistry<W> {
         is_wanted: impl Fn() -> bool + Send + 'static,
         call: impl Fn() -> bool + Send + 'static,
     ) -> std::io::Result<()> {
-        let member = Arc::new(Member::new(W::default(), String::new()));
+        let member = Arc::new(GatedStream::new(W::default(), String::new()));
         self.add(&member);
-        let weak = Arc::downgrade(self);
-        let run = move || probe(&weak, &member, every, is_wanted, call);
+        let (weak, held) = (Arc::downgrade(self), Arc::clone(&self.held_signal));
+        let run = move || {
+            while held.wait() && is_wanted() {
+                thread::sleep(every);
+                let is_closed = |gates: Arc<Self>| gates.is_any_closed(&lock(&gates.members));
+                if weak.upgrade().is_some_and(is_closed) {
+                    let inside = member.launches.begin(Call::Probe);
+                    let answered = call();
+                    drop(inside);
+                    if !answered {
+                        break;
+                    }
+                }
+            }
+        };
         thread::Builder::new().name("xsched-probe".to_owned()).spawn(run).map(drop)
     }
 }
 
-fn probe<W: Word + 'static>(
-    gates: &Weak<GateRegistry<W>>,
-    member: &Member<W>,
-    every: Duration,
-    is_wanted: impl Fn() -> bool,
-    call: impl Fn() -> bool,
-) {
-    let mut answered = true;
-    while answered
-        && is_wanted()
-        && let Some(gates) = gates.upgrade()
-    {
-        if !gates.wait_for_hold() {
-            continue;
+/// Whether a gate is closed, for a thread that waits until one is.
+#[derive(Debug)]
+pub(crate) struct HeldSignal {
+    state: Mutex<SignalState>,
+    changed: Condvar,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum SignalState {
+    Open,
+    Held,
+    /// The registry has gone.
+    Ended,
+}
+
+impl HeldSignal {
+    fn new() -> Self {
+        Self { state: Mutex::new(SignalState::Open), changed: Condvar::new() }
+    }
+
+    pub(crate) fn set(&self, is_held: bool) {
+        let mut state = lock(&self.state);
+        *state = if is_held { SignalState::Held } else { SignalState::Open };
+        if is_held {
+            self.changed.notify_all();
         }
-        thread::sleep(every);
-        let closed = gates.is_any_closed(&lock(&gates.members));
-        if closed {
-            // This may drop the registry, and then the watch has ended.
-            drop(gates);
-            let inside = member.launches.begin(Call::Probe);
-            answered = call();
-            drop(inside);
+    }
+
+    fn end(&self) {
+        *lock(&self.state) = SignalState::Ended;
+        self.changed.notify_all();
+    }
+
+    /// Waits until a gate is closed. False if the registry has gone.
+    pub(crate) fn wait(&self) -> bool {
+        let mut state = lock(&self.state);
+        while *state == SignalState::Open {
+            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
+        *state == SignalState::Held
     }
 }
 
@@ -367,10 +392,10 @@ impl LeaseWatch {
     /// The gates whose holders were silent for longer than the lease.
     fn overdue<W: Word>(
         &mut self,
-        members: &[Arc<Member<W>>],
+        members: &[Arc<GatedStream<W>>],
         now: Instant,
         lease: Duration,
-    ) -> Vec<Arc<Member<W>>> {
+    ) -> Vec<Arc<GatedStream<W>>> {
         let before = std::mem::take(&mut self.0);
         let mut overdue = Vec::new();
         for member in members {
@@ -404,10 +429,10 @@ mod tests {
     /// A device with a watch that sees threads like this, and a queue that is held.
     fn watched(
         threads: impl Threads + Send + 'static,
-    ) -> (Arc<GateRegistry<Unshared>>, Arc<Member<Unshared>>) {
+    ) -> (Arc<GateRegistry<Unshared>>, Arc<GatedStream<Unshared>>) {
         let gates = GateRegistry::new(BLOCKED_AFTER, Duration::MAX).start_with(threads);
         let gates = gates.expect("a thread for the watch");
-        let member = Arc::new(Member::new(None, "7".to_owned()));
+        let member = Arc::new(GatedStream::new(None, "7".to_owned()));
         gates.add(&member);
         gates.set_held(&member, true);
         (gates, member)
@@ -456,19 +481,40 @@ mod tests {
     /// A word that another process holds, with those of the whole process or alone.
     #[derive(Debug, Default)]
     struct InPage {
-        word: std::sync::atomic::AtomicU32,
+        own: std::sync::atomic::AtomicBool,
+        requested: std::sync::atomic::AtomicBool,
+        in_call: std::sync::atomic::AtomicBool,
         is_alone: bool,
     }
 
-    impl Word for InPage {
-        fn set(&self, bits: u32) {
-            self.word.fetch_or(bits, Ordering::SeqCst);
+    impl InPage {
+        /// The other process holds it, or does not.
+        fn hold(&self, held: bool) {
+            self.requested.store(held, Ordering::SeqCst);
         }
-        fn clear(&self, bits: u32) {
-            self.word.fetch_and(!bits, Ordering::SeqCst);
+    }
+
+    impl Word for InPage {
+        fn set(&self, _: u32) {
+            self.own.store(true, Ordering::SeqCst);
+        }
+        fn clear(&self, _: u32) {
+            self.own.store(false, Ordering::SeqCst);
         }
         fn foreign_heartbeat(&self) -> Option<u32> {
-            (self.word.load(Ordering::SeqCst) & !1 != 0).then_some(7)
+            (self.is_hold_requested() && !self.in_call.load(Ordering::SeqCst)).then_some(7)
+        }
+        fn is_hold_requested(&self) -> bool {
+            self.requested.load(Ordering::SeqCst)
+        }
+        fn end_foreign(&self) {
+            self.hold(false);
+        }
+        fn begin_call(&self) {
+            self.in_call.store(true, Ordering::SeqCst);
+        }
+        fn end_call(&self) {
+            self.in_call.store(false, Ordering::SeqCst);
         }
         fn is_of_unit(&self) -> bool {
             !self.is_alone
@@ -479,18 +525,18 @@ mod tests {
     }
 
     /// Two queues that another process holds apart, and the watch.
-    fn apart() -> (Arc<GateRegistry<InPage>>, [Arc<Member<InPage>>; 2]) {
+    fn apart() -> (Arc<GateRegistry<InPage>>, [Arc<GatedStream<InPage>>; 2]) {
         apart_on(usize::MAX)
     }
 
     /// The same on a device on which so many queues with work share no connection.
-    fn apart_on(most: usize) -> (Arc<GateRegistry<InPage>>, [Arc<Member<InPage>>; 2]) {
+    fn apart_on(most: usize) -> (Arc<GateRegistry<InPage>>, [Arc<GatedStream<InPage>>; 2]) {
         let sleeps = Some(Reading { state: State::Sleeps, waited_ns: 0 });
         let gates = GateRegistry::limited(BLOCKED_AFTER, Duration::MAX, most).start_with(sleeps);
         let gates = gates.expect("a watch");
         let members = [0; 2].map(|_| {
             let word = InPage { is_alone: true, ..InPage::default() };
-            Arc::new(Member::new(word, String::new()))
+            Arc::new(GatedStream::new(word, String::new()))
         });
         members.iter().for_each(|member| gates.add(member));
         (gates, members)
@@ -499,13 +545,13 @@ mod tests {
     #[test]
     fn a_call_opens_a_queue_that_is_held_apart_unless_all_are_held() {
         let (gates, [low, urgent]) = apart();
-        low.gate.word().set(2);
+        low.gate.word().hold(true);
         let open = gates.open_all();
-        assert_eq!((open.closed, low.gate.foreign_heartbeat()), (1, None));
+        assert_eq!(low.gate.foreign_heartbeat(), None);
         drop(open);
-        low.gate.word().set(2);
-        urgent.gate.word().set(2);
-        assert_eq!(gates.open_all().closed, 0);
+        assert!(low.gate.foreign_heartbeat().is_some(), "the hold comes back");
+        urgent.gate.word().hold(true);
+        let _open = gates.open_all();
         assert!(low.gate.foreign_heartbeat().is_some(), "it is held as the whole process is");
     }
 
@@ -513,21 +559,20 @@ mod tests {
     fn a_queue_that_is_held_apart_goes_on_while_one_that_goes_on_may_share_its_connection() {
         let (gates, [low, urgent]) = apart_on(1);
         gates.begin(&low, 1, Reach::Ring);
-        low.gate.word().set(2);
+        low.gate.word().hold(true);
         thread::sleep(BLOCKED_AFTER * 50);
         assert_eq!(low.gate.foreign_heartbeat(), Some(7));
         gates.begin(&urgent, 1, Reach::Ring);
         until("no gate is opened", || low.gate.foreign_heartbeat().is_none());
         gates.end(&urgent, 1);
-        until("the call does not end", || lock(&gates.members).forced_open == 0);
+        until("the hold does not come back", || low.gate.foreign_heartbeat().is_some());
     }
 
     #[test]
     fn a_hold_that_begins_within_a_call_is_opened_as_well() {
         let (gates, [low, urgent]) = apart();
         let open = gates.open_all();
-        assert_eq!(open.closed, 0);
-        low.gate.word().set(2);
+        low.gate.word().hold(true);
         until("the call waits for it", || low.gate.foreign_heartbeat().is_none());
         drop((open, urgent));
     }
@@ -535,7 +580,7 @@ mod tests {
     #[test]
     fn a_launch_into_a_queue_that_is_held_apart_waits_and_one_beside_it_opens_the_gate() {
         let (gates, [low, urgent]) = apart();
-        low.gate.word().set(2);
+        low.gate.word().hold(true);
         let waits = low.launches.begin(Call::Launch);
         thread::sleep(BLOCKED_AFTER * 50);
         assert_eq!((gates.forced(), low.gate.foreign_heartbeat()), (0, Some(7)));
@@ -548,12 +593,12 @@ mod tests {
     fn a_copy_that_waits_opens_no_gate_unless_the_probe_waits_as_well() {
         let sleeps = Some(Reading { state: State::Sleeps, waited_ns: 0 });
         let (gates, member) = watched(sleeps);
-        let other = Arc::new(Member::new(None, "8".to_owned()));
+        let other = Arc::new(GatedStream::new(None, "8".to_owned()));
         gates.add(&other);
         let copy = other.launches.begin(Call::Copy);
         thread::sleep(BLOCKED_AFTER * 50);
         assert_eq!((gates.forced(), member.gate.is_closed()), (0, true));
-        let probed = Arc::new(Member::new(None, String::new()));
+        let probed = Arc::new(GatedStream::new(None, String::new()));
         gates.add(&probed);
         let inside = probed.launches.begin(Call::Probe);
         until("no gate is opened", || gates.forced() == 1 && !member.gate.is_closed());
@@ -565,7 +610,7 @@ mod tests {
     fn a_copy_that_a_held_one_may_keep_opens_the_gates_after_a_while() {
         let sleeps = Some(Reading { state: State::Sleeps, waited_ns: 0 });
         let (gates, held) = watched(sleeps);
-        let other = Arc::new(Member::new(None, "8".to_owned()));
+        let other = Arc::new(GatedStream::new(None, "8".to_owned()));
         gates.add(&other);
         let start = Instant::now();
         let (keeps, waits) = [&held, &other].map(|member| member.launches.begin(Call::Copy)).into();
@@ -583,7 +628,7 @@ mod tests {
     #[test]
     fn a_copy_that_waits_beside_one_in_a_queue_that_is_held_apart_opens_the_gate() {
         let (gates, [low, urgent]) = apart();
-        low.gate.word().set(2);
+        low.gate.word().hold(true);
         let keeps = low.launches.begin(Call::Copy);
         let waits = urgent.launches.begin(Call::Copy);
         until("no gate is opened", || low.gate.foreign_heartbeat().is_none());
@@ -595,9 +640,9 @@ mod tests {
         let lease = Duration::from_millis(300);
         let sleeps = Some(Reading { state: State::Sleeps, waited_ns: 0 });
         let gates = GateRegistry::new(BLOCKED_AFTER, lease).start_with(sleeps).expect("a watch");
-        let member = Arc::new(Member::new(InPage::default(), String::new()));
+        let member = Arc::new(GatedStream::new(InPage::default(), String::new()));
         gates.add(&member);
-        member.gate.word().set(2);
+        member.gate.word().hold(true);
         let start = Instant::now();
         let inside = member.launches.begin(Call::Launch);
         drop(gates.open_all());

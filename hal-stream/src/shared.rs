@@ -4,11 +4,12 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use xsched_node::{GATES_PER_PAGE, PageGate, SharedPage};
+
 use crate::api::{FlagMemory, StreamApi};
 use crate::error::StreamError;
 use crate::flags::FlagWord;
 use crate::inner::Inner;
-use crate::page::{SHARED_WORDS, STRIDE, SharedPage};
 
 /// A shared page that a device can wait for. It keeps the device and the page alive.
 ///
@@ -21,7 +22,7 @@ use crate::page::{SHARED_WORDS, STRIDE, SharedPage};
 ///     let page = SharedPage::create()?;
 ///     println!("the scheduler opens {}", page.path().display());
 ///     let gates = device.share(page)?;
-///     let gate = gates.take(0).ok_or("the first word was taken before")?;
+///     let gate = gates.take(0).ok_or("the first gate was taken before")?;
 ///     Ok(StreamConfig::default().in_page(gate))
 /// }
 /// ```
@@ -29,7 +30,7 @@ pub struct SharedGates<A: StreamApi> {
     device: Arc<Inner<A>>,
     page: Arc<SharedPage>,
     memory: FlagMemory,
-    /// A bit for each word that [`SharedGates::take`] has handed out.
+    /// A bit for each gate that [`SharedGates::take`] has handed out.
     taken: Arc<AtomicU64>,
 }
 
@@ -45,19 +46,20 @@ impl<A: StreamApi> SharedGates<A> {
         &self.page
     }
 
-    /// The gate of a word, for one queue. `None` if `word` is not below [`SHARED_WORDS`], or was
-    /// taken before.
+    /// A gate, for one queue. `None` if `gate` is not below [`GATES_PER_PAGE`], or was taken
+    /// before.
     #[must_use]
-    pub fn take(&self, word: usize) -> Option<SharedGate<A>> {
-        if word >= SHARED_WORDS {
+    pub fn take(&self, gate: usize) -> Option<SharedGate<A>> {
+        if gate >= GATES_PER_PAGE {
             return None;
         }
-        let bit = 1_u64 << word;
+        let bit = 1_u64 << gate;
         let before = self.taken.fetch_or(bit, Ordering::AcqRel);
-        let at = word * STRIDE;
+        let at = SharedPage::offset_of_gate(gate);
         // SAFETY: within the page.
         let host = unsafe { self.memory.host.byte_add(at) };
-        let memory = FlagMemory { host, device: self.memory.device + at as u64, bytes: STRIDE };
+        let (device, bytes) = (self.memory.device + at as u64, size_of::<PageGate>());
+        let memory = FlagMemory { host, device, bytes };
         let gate = SharedGate { device: Arc::clone(&self.device), memory };
         (before & bit == 0).then_some(gate)
     }
@@ -80,7 +82,7 @@ impl<A: StreamApi> fmt::Debug for SharedGates<A> {
     }
 }
 
-/// A word of a shared page, for one queue of the device that the page was shared with.
+/// A gate of a shared page, for one queue of the device that the page was shared with.
 ///
 /// It keeps the device alive, and with it the page.
 pub struct SharedGate<A: StreamApi> {

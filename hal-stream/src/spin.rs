@@ -8,15 +8,15 @@ use crate::api::{FlagMemory, StreamApi};
 
 /// Most cycles of the kernels that the rate is measured with, on a device that is not slow.
 const CYCLES_MAX: u64 = 1_000_000;
-/// The shorter kernels have so many times fewer.
+/// The longer kernels have this many times the cycles of the shorter ones.
 const FEWER: u64 = 50;
-/// A kernel that takes so long can be told from one that does nothing.
-const LONG_ENOUGH: Duration = Duration::from_micros(500);
-/// The longer kernels take so many times as long as one without a cycle, if that is longer.
-const APART: u32 = 3;
+/// A kernel of this length can be told from one that does nothing.
+const LEAST_TIME: Duration = Duration::from_micros(500);
+/// The longer kernels take at least this many times as long as one without a cycle.
+const LEAST_RATIO: u32 = 3;
 /// Kernels in a row: fewer if that would take longer than `ROW_TIME`.
 const ROW: std::ops::RangeInclusive<u128> = 1..=30;
-/// See above.
+/// Most time of a row of kernels.
 const ROW_TIME: Duration = Duration::from_millis(200);
 /// The poll delay of a row.
 const POLL_DELAY: Duration = Duration::from_micros(100);
@@ -35,8 +35,8 @@ pub trait SpinApi: StreamApi {
     /// If the device has no such kernels.
     fn empty_kernel(&self) -> Result<Self::Kernel, Self::Error>;
 
-    /// Blocks that each spin for so many cycles of their unit's clock. Where `stamps` is not 0, the
-    /// first thread writes the device's clock there, in nanoseconds, at its start and its end.
+    /// Blocks that each spin for `cycles` cycles of their unit's clock. Where `stamps` is not 0,
+    /// the first thread writes the device's clock there, in nanoseconds, at its start and its end.
     ///
     /// # Errors
     /// If the device has no such kernels.
@@ -51,7 +51,7 @@ pub trait SpinApi: StreamApi {
         stamps: u64,
     ) -> Result<Self::Kernel, Self::Error>;
 
-    /// Blocks that each spin for so many cycles of their unit's clock, without stamps.
+    /// Blocks that each spin for `cycles` cycles of their unit's clock, without stamps.
     ///
     /// # Errors
     /// If the device has no such kernels.
@@ -65,7 +65,7 @@ pub trait SpinApi: StreamApi {
         unsafe { self.spin_kernel(blocks, threads, cycles, 0) }
     }
 
-    /// One thread that writes the device's clock, in nanoseconds, so many times, each time it is
+    /// One thread that writes the device's clock, in nanoseconds, `rounds` times, each time it is
     /// asked to: when the first word reaches n, from 1, 56 + 8 n bytes on. It gives up after 1 s.
     ///
     /// # Errors
@@ -76,7 +76,7 @@ pub trait SpinApi: StreamApi {
     /// alive until it has run.
     unsafe fn clock_kernel(&self, words: u64, rounds: u64) -> Result<Self::Kernel, Self::Error>;
 
-    /// The error for a clock that was not read within so many milliseconds.
+    /// The error for a clock that was not read within `ms` milliseconds.
     fn clock_silent(ms: u64) -> Self::Error;
 
     /// Host memory that the device writes 64-bit words to, as [`StreamApi::flag_memory`]; of any
@@ -99,9 +99,9 @@ pub struct SpinRate {
 }
 
 impl SpinRate {
-    /// Measures how long spin kernels take, with kernels of so many blocks and threads, which takes
-    /// about 50 ms of the device, or some eighty times as long as it takes for one such kernel
-    /// without a cycle, and needs it to be idle.
+    /// Measures how long spin kernels take, with kernels of this many blocks and threads, which
+    /// takes about 50 ms of the device, or some eighty times as long as it takes for one such
+    /// kernel without a cycle, and needs it to be idle.
     ///
     /// # Errors
     /// If the driver refuses.
@@ -109,19 +109,20 @@ impl SpinRate {
         let _entered = api.enter()?;
         let stream = api.create_stream(None)?;
         let measured =
-            Self::of(|cycles, count| row_time(api, stream, (blocks, threads), (cycles, count)));
+            Self::of(|cycles, count| row_time(api, stream, Row { blocks, threads, cycles, count }));
         // SAFETY: made above, and all that was launched has ended. Nothing depends on the answer.
         let _ = unsafe { api.destroy_stream(stream) };
         measured
     }
 
-    /// The same of a device that says how long so many kernels of so many cycles take in a row.
+    /// Measures a device by a function that says how long `count` kernels of `cycles` cycles take
+    /// in a row.
     fn of<E>(mut row: impl FnMut(u64, u32) -> Result<Duration, E>) -> Result<Self, E> {
         row(0, 1)?;
         let nothing = row(0, 1)?;
-        let is_slow = nothing >= LONG_ENOUGH;
+        let is_slow = nothing >= LEAST_TIME;
         let most = if is_slow { u64::MAX } else { CYCLES_MAX };
-        let wanted = LONG_ENOUGH.max(nothing * APART);
+        let wanted = LEAST_TIME.max(nothing * LEAST_RATIO);
         let (many, took) = enough_work((CYCLES_MAX / 1_000, most), wanted, |n| row(n, 1))?;
         let few = many / FEWER;
         let count = ROW_TIME.as_nanos() / took.as_nanos().max(1);
@@ -134,7 +135,7 @@ impl SpinRate {
         Ok(Self { cycles_per_ns, fixed_ns: (short - few as f64 / cycles_per_ns).max(0.0) })
     }
 
-    /// Cycles for a kernel that takes so long in a row of such kernels.
+    /// Cycles for a kernel that takes `ns` nanoseconds in a row of such kernels.
     #[must_use]
     pub fn cycles(&self, ns: u64) -> u64 {
         ((ns as f64 - self.fixed_ns).max(0.0) * self.cycles_per_ns) as u64
@@ -147,7 +148,7 @@ impl SpinRate {
 /// times as long as `wanted`, or as the least amount if that takes longer.
 ///
 /// # Errors
-/// As `run`, which does so much work and says how long that took.
+/// As `run`, which does the amount of work and says how long that took.
 pub fn enough_work<E>(
     (least, most): (u64, u64),
     wanted: Duration,
@@ -161,7 +162,7 @@ pub fn enough_work<E>(
         amount = amount.saturating_mul(times).min(most);
         took = run(amount)?;
     }
-    for _ in 0..AGAIN_MAX {
+    for _ in 0..REPEATS_MAX {
         let again = run(amount)?;
         let (shorter, longer) = (took.min(again), took.max(again));
         took = shorter;
@@ -174,19 +175,23 @@ pub fn enough_work<E>(
 
 /// By how much an amount of work grows at once.
 const GROWTH: (u128, u128) = (2, 16);
-/// How often the last amount is measured again, until the time has changed by one part in `ALIKE`
-/// or less.
-const AGAIN_MAX: u32 = 4;
-/// See above.
+/// The last amount is measured again until two times are alike, and at most this often.
+const REPEATS_MAX: u32 = 4;
+/// Times that differ by one part in this many are alike.
 const ALIKE: u32 = 20;
 
+/// Kernels that run one after the other.
+#[derive(Clone, Copy, Debug)]
+struct Row {
+    blocks: u32,
+    threads: u32,
+    cycles: u64,
+    count: u32,
+}
+
 /// Device time of kernels in a row.
-fn row_time<A: SpinApi>(
-    api: &A,
-    stream: A::Stream,
-    (blocks, threads): (u32, u32),
-    (cycles, count): (u64, u32),
-) -> Result<Duration, A::Error> {
+fn row_time<A: SpinApi>(api: &A, stream: A::Stream, row: Row) -> Result<Duration, A::Error> {
+    let Row { blocks, threads, cycles, count } = row;
     let kernel = A::native(api.unseen_kernel(blocks, threads, cycles)?);
     let (from, to) = (api.create_event()?, api.create_event()?);
     // SAFETY: all were made above or by the caller.
@@ -220,7 +225,7 @@ mod tests {
         assert_eq!((rate.cycles(500), rate.cycles(11_000)), (0, 20_000));
     }
 
-    /// What is measured of a device with so much time for a kernel and so many cycles in a
+    /// The rate that is measured of a device with this fixed time of a kernel and these cycles in a
     /// nanosecond, and how long that takes it.
     fn modelled(fixed_ns: f64, cycles_per_ns: f64) -> (SpinRate, Duration) {
         let passed = Cell::new(Duration::ZERO);

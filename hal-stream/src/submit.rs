@@ -4,20 +4,22 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use rtrb::{Consumer, Producer};
+use rtrb::Producer;
 use xsched_core::hal::{ErrorType, HalError, Submit};
 use xsched_core::id::CmdId;
 
 use crate::api::StreamApi;
 use crate::command::StreamCommand;
+use crate::device_time::{Begin, Work, is_little};
 use crate::error::StreamError;
+use crate::events::Events;
 use crate::flags::FlagWord;
+use crate::gate_events::EventPair;
 use crate::launches::Call;
-use crate::marks::Around;
-use crate::predict::Placement;
-use crate::queue::{Fence, HoldStamp, Queue, Seen};
+use crate::queue::{Batch, Fence, HoldStamp, Queue, Seen};
+use crate::queue_config::Owner;
 use crate::reach::Reach;
-use crate::retire::SPLIT_NS;
+use crate::spacing::Placement;
 use crate::word::Taken;
 
 /// Launches into a stream.
@@ -29,34 +31,39 @@ pub struct StreamSubmit<A: StreamApi> {
     pub(crate) placement: Placement,
     /// The hold that the gate placed last stands in, if that was closed then.
     pub(crate) behind: Option<HoldStamp>,
+    /// Commands since the last fence.
     pub(crate) batch: Batch<A::Event>,
     /// The last fence, if it is seen by the end of the stream.
     pub(crate) end: Option<Fence<A::Event>>,
-    /// Fences since the last that was to be measured.
-    pub(crate) unmeasured: u32,
-    /// Commands since the last one that was measured by itself.
-    pub(crate) together: u32,
-    /// What comes after the last fence can be measured from it.
-    pub(crate) continues: bool,
+    /// Predicted work since the last timed event, in nanoseconds; `None` if nothing can be measured
+    /// from there.
+    pub(crate) since_event_ns: Option<u64>,
+    /// Commands since the last sample.
+    pub(crate) since_lone_sample: u32,
     /// When what was launched should have ended, as predicted.
     pub(crate) busy_until: Option<Instant>,
-    /// When it was asked last, all that was launched before had ended: the host is the slower one.
-    pub(crate) is_dry: bool,
+    /// At the last sample all that was launched before had ended: the host is the slower one.
+    pub(crate) stream_drained: bool,
+    /// The launch that is under way.
+    pub(crate) begun: Option<Begun>,
+    /// Nothing but commands goes into the stream, unless it is held.
+    pub(crate) is_crowded: bool,
+    /// The stream is not touched before the next launch.
+    pub(crate) is_sealed: bool,
 }
 
-/// Of fences behind a lone command, or behind little work, one in so many is measured. What the
-/// others cover counts as predicted.
-const MEASURED: u32 = 16;
-/// In a queue that the node's scheduler holds, so much predicted work, in nanoseconds, is seen to
-/// end before the next gate: the scheduler is to know when what it held has ended.
+/// A launch from its begin to its end.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Begun {
+    prepared: Prepared,
+    /// A fence was asked for behind it.
+    is_fenced: bool,
+}
+
+/// Predicted work, in nanoseconds, that is seen to end before the next gate in a queue that the
+/// node's scheduler holds: the scheduler is to know when what it held has ended. A fence takes a
+/// device no longer than a gate, 2.3 µs of an H200, so this is less than 0.5 %.
 const SEEN_NS: u64 = 500_000;
-/// One of so many commands is measured by itself. Not a number in which commands often repeat.
-const TOGETHER: u32 = 31;
-
-/// Whether it is known to be less work than is worth a measurement.
-fn is_little(expected_ns: Option<u64>) -> bool {
-    expected_ns.is_some_and(|ns| ns < SPLIT_NS)
-}
 
 /// A fence that is missed is put again later.
 fn log_missed<E: std::error::Error + 'static>(fenced: Result<(), StreamError<E>>) {
@@ -65,160 +72,30 @@ fn log_missed<E: std::error::Error + 'static>(fenced: Result<(), StreamError<E>>
     }
 }
 
-/// What a command needs besides its launch.
+/// A command that is about to be launched.
 #[derive(Clone, Copy, Debug)]
 struct Prepared {
     /// When that was.
     at: Instant,
-    /// What it will take, in nanoseconds, if that is known.
-    expected_ns: Option<u64>,
-    /// The caller said so, or it was measured while no other queue had work on the device.
-    is_certain: bool,
-    /// It is alone and has been measured before, so the end of the stream is fence enough.
-    light: bool,
-    /// It is alone, or probably so, and counts as predicted.
-    counted: bool,
-    /// There is a gate in front of it.
-    gated: bool,
-    /// It is measured by itself.
-    by_itself: bool,
-    /// For how long the stream had nothing to run before, as predicted, in nanoseconds, if the host
-    /// is the slower one.
-    pause_ns: Option<u64>,
-}
-
-/// Commands since the last fence.
-#[derive(Debug)]
-pub(crate) struct Batch<E> {
-    start: Option<E>,
-    launched: Option<Instant>,
-    commands: u32,
-    expected_ns: Option<u64>,
-    is_certain: bool,
-    kind: Option<u32>,
-    /// Of the time that is measured, what was pauses, in nanoseconds.
-    pause_ns: u64,
-    /// When `start` was recorded, until the first command has been launched, if the stream had
-    /// nothing to run; and how long that took, in nanoseconds, for which the device waited.
+    /// The command.
+    work: Work,
+    /// When the event in front of it was recorded in an idle stream.
     recorded: Option<Instant>,
-    launching_ns: u64,
-    /// There is nothing to measure it from: it counts as predicted.
-    is_counted: bool,
+    /// The command is alone and counts as predicted, so the end of the stream is fence enough.
+    fence_by_stream_end: bool,
+    /// A gate is in front of it.
+    is_gated: bool,
 }
 
-impl<E> Default for Batch<E> {
-    fn default() -> Self {
-        Self {
-            start: None,
-            launched: None,
-            commands: 0,
-            expected_ns: Some(0),
-            is_certain: true,
-            kind: None,
-            pause_ns: 0,
-            recorded: None,
-            launching_ns: 0,
-            is_counted: false,
-        }
-    }
-}
-
-impl<E> Batch<E> {
-    /// `teaches`: what is measured says how long the kind takes.
-    fn add(&mut self, kind: u32, prepared: &Prepared, teaches: bool) {
-        let first = self.commands == 0;
-        // Pauses are measured with the commands, but for one before the first if that has a start.
-        let pause_ns = prepared.pause_ns.filter(|_| !first || self.start.is_none());
-        let same = teaches && pause_ns.is_none() && (first || self.kind == Some(kind));
-        self.kind = same.then_some(kind);
-        self.pause_ns = self.pause_ns.saturating_add(pause_ns.unwrap_or(0));
-        self.commands = self.commands.saturating_add(1);
-        let sum = self.expected_ns.zip(prepared.expected_ns);
-        self.is_certain &= prepared.is_certain;
-        self.expected_ns = sum.map(|(before, ns)| before.saturating_add(ns));
-    }
-}
-
-/// Events that are used again and again.
-#[derive(Debug)]
-pub(crate) struct Events<A: StreamApi> {
-    queue: Arc<Queue<A>>,
-    back: Consumer<A::Event>,
-    /// Those that take no time.
-    plain_back: Consumer<A::Event>,
-    /// One that was recorded for a command that was not launched then.
-    spare: Option<A::Event>,
-}
-
-impl<A: StreamApi> Events<A> {
-    pub(crate) const fn new(
-        queue: Arc<Queue<A>>,
-        back: Consumer<A::Event>,
-        plain_back: Consumer<A::Event>,
-    ) -> Self {
-        Self { queue, back, plain_back, spare: None }
-    }
-
-    /// Records an event that takes the time in the stream.
-    fn record(&mut self) -> Result<A::Event, StreamError<A::Error>> {
-        self.queue.member.launches.goes_on(Call::Event);
-        let event = match self.spare.take().or_else(|| self.back.pop().ok()) {
-            Some(event) => Ok(event),
-            None => self.queue.device.api.create_event(),
-        };
-        self.recorded(event)
-    }
-
-    /// Records an event that takes no time.
-    fn record_plain(&mut self) -> Result<A::Event, StreamError<A::Error>> {
-        self.queue.member.launches.goes_on(Call::Event);
-        let event = match self.plain_back.pop() {
-            Ok(event) => Ok(event),
-            Err(_) => self.queue.device.api.create_plain_event(),
-        };
-        self.recorded(event)
-    }
-
-    /// Records an event beside a gate, if the driver has one.
-    fn record_mark(&self) -> Option<A::Event> {
-        let event = match self.queue.marks.take_event() {
-            Some(event) => Ok(event),
-            None => self.queue.device.api.create_plain_event(),
-        };
-        let recorded = self.recorded(event);
-        recorded.inspect_err(|error| tracing::debug!(%error, "a gate has no events")).ok()
-    }
-
-    fn recorded(
-        &self,
-        event: Result<A::Event, A::Error>,
-    ) -> Result<A::Event, StreamError<A::Error>> {
-        let api = &self.queue.device.api;
-        let event = event.map_err(StreamError::during("making an event"))?;
-        // SAFETY: both live as long as the queue.
-        let recorded = unsafe { api.record(event, self.queue.stream) };
-        if let Err(source) = recorded {
-            // SAFETY: made by us, and nothing else refers to it.
-            unsafe { api.destroy_event(event) };
-            return Err(StreamError::Driver { during: "recording an event", source });
-        }
-        self.queue.note_entry();
-        Ok(event)
-    }
-}
-
-impl<A: StreamApi> Drop for Events<A> {
-    fn drop(&mut self) {
-        let api = &self.queue.device.api;
-        let entered = api.enter();
-        while let Some(event) =
-            self.spare.take().or_else(|| self.back.pop().or_else(|_| self.plain_back.pop()).ok())
-        {
-            // SAFETY: made by us, and nothing else refers to it any more.
-            unsafe { api.destroy_event(event) };
-        }
-        drop(entered);
-    }
+/// State of the stream in front of a launch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stream {
+    /// Something may be in flight.
+    Busy,
+    /// All should have ended, as predicted, and it does not matter.
+    PresumedIdle,
+    /// Nothing is in flight.
+    Idle,
 }
 
 impl<A: StreamApi> ErrorType for StreamSubmit<A> {
@@ -237,61 +114,52 @@ impl<A: StreamApi> Submit for StreamSubmit<A> {
         fence: bool,
     ) -> Result<(), Self::Error> {
         let queue = Arc::clone(&self.queue);
-        let api = &queue.device.api;
-        // Another thread could put none later.
-        let fence = fence || queue.of_thread;
-        let entered = api.enter().map_err(StreamError::during("choosing the device"))?;
-        let inside = queue.member.launches.begin(Call::Launch);
-        let (gates, reach) = (&queue.device.gates, payload.reach(api));
-        if gates.begin(&queue.member, cmd.count(), reach) {
-            queue.tell_spread();
-        }
-        let prepared = self.prepare(payload, fence, cmd);
-        let prepared = prepared.inspect_err(|_| gates.fail(&queue.member, cmd.count()))?;
-        let fence = fence || prepared.by_itself;
-        let call = if reach == Reach::Copies { Call::Copy } else { Call::Launch };
-        queue.member.launches.goes_on(call);
+        let entered = queue.device.api.enter();
+        let entered = entered.map_err(StreamError::during("choosing the device"))?;
+        self.begin(cmd, payload, fence)?;
         // SAFETY: the stream lives as long as the queue, and the device is current.
-        let launched = unsafe { payload.launch_into(api, queue.stream) };
-        if let Err(source) = launched {
-            queue.stray.fetch_or(prepared.gated, Ordering::Relaxed);
-            gates.fail(&queue.member, cmd.count());
-            return Err(StreamError::Driver { during: "launching a command", source });
-        }
-        // Pauses that are not seen would count as well, as the host is slower the more of them.
-        let teaches = prepared.by_itself || !queue.is_in_unit();
-        self.batch.add(payload.kind, &prepared, teaches);
-        queue.note_entry();
-        if let Some(recorded) = self.batch.recorded.take() {
-            let waited = api.now().saturating_duration_since(recorded);
-            self.batch.launching_ns = u64::try_from(waited.as_nanos()).unwrap_or(u64::MAX);
-        }
-        let begin = self.busy_until.max(Some(prepared.at)).unwrap_or(prepared.at);
-        let work = Duration::from_nanos(prepared.expected_ns.unwrap_or(0));
-        self.busy_until = begin.checked_add(work);
-        let stops_inside = queue.taken.as_ref().is_some_and(Taken::take_inside);
-        let last_ns = prepared.expected_ns.filter(|_| !stops_inside).unwrap_or(0);
-        queue.last_ns.store(last_ns, Ordering::Relaxed);
-        queue.launched.store(cmd.count(), Ordering::Relaxed);
-        queue.occupy(prepared.at);
-        if fence {
-            let fenced = self.put_fence(cmd, prepared.light, prepared.counted);
-            match fenced {
-                // On a lost device no completion will be seen.
-                Err(error) if error.kind().is_sticky() => return Err(error),
-                fenced => log_missed(fenced),
-            }
-        }
-        drop(inside);
+        let launched = unsafe { payload.launch_into(&queue.device.api, queue.stream) };
+        let ended = self.end(cmd, launched.is_ok());
         drop(entered);
-        Ok(())
+        launched.map_err(StreamError::during("launching a command")).and(ended)
+    }
+
+    fn begin_launch(
+        &mut self,
+        cmd: CmdId,
+        payload: &StreamCommand<A>,
+        fence: bool,
+    ) -> Result<(), Self::Error> {
+        let queue = Arc::clone(&self.queue);
+        let entered = queue.device.api.enter();
+        let entered = entered.map_err(StreamError::during("choosing the device"))?;
+        let begun = self.begin(cmd, payload, fence);
+        drop(entered);
+        begun
+    }
+
+    /// With no fence to put it asks nothing of the driver.
+    fn end_launch(&mut self, cmd: CmdId, _fence: bool, launched: bool) -> Result<(), Self::Error> {
+        let queue = Arc::clone(&self.queue);
+        let has_fence = |begun: Begun| begun.is_fenced || begun.prepared.work.sample.is_some();
+        let fences = launched && self.begun.is_some_and(has_fence);
+        // What cannot be entered takes no fence, which is then put again later.
+        let entered = fences.then(|| queue.device.api.enter());
+        let ended = self.end(cmd, launched);
+        drop(entered);
+        ended
     }
 
     fn fence(&mut self, upto: CmdId) -> Result<(), Self::Error> {
         let queue = Arc::clone(&self.queue);
-        if queue.of_thread {
+        if self.is_sealed {
+            // Its fence is on its way.
+            return Ok(());
+        }
+        if queue.owner == Owner::Thread {
             // All commands have fences, but for one that was missed: only its thread can put that.
-            return if self.batch.commands == 0 { Ok(()) } else { Err(StreamError::OtherThread) };
+            let covered = self.batch.work.commands == 0;
+            return if covered { Ok(()) } else { Err(StreamError::OtherThread) };
         }
         let entered = queue.device.api.enter();
         let entered = entered.map_err(StreamError::during("choosing the device"))?;
@@ -299,21 +167,93 @@ impl<A: StreamApi> Submit for StreamSubmit<A> {
         let fenced = match self.end {
             // Nothing was launched since, so it is the same fence once more.
             Some(end) => self.record_late(end).map(|()| self.end = None),
-            None => self.put_fence(upto, false, false),
+            None => self.put_fence(upto, true),
         };
         drop(inside);
         drop(entered);
         fenced
     }
 
+    /// Of a stream of the queue's own the end may be asked for as well, which is not sealed.
+    fn seal(&mut self, upto: CmdId) -> Result<bool, Self::Error> {
+        if self.queue.is_owned() {
+            return Ok(false);
+        }
+        if !self.is_sealed && self.batch.work.commands > 0 {
+            self.fence(upto)?;
+        }
+        self.is_sealed = true;
+        Ok(true)
+    }
+
     fn room(&self) -> Option<u32> {
         self.queue.is_in_unit().then(|| self.queue.room())
+    }
+
+    fn set_crowded(&mut self, is_crowded: bool) {
+        self.is_crowded = is_crowded;
+    }
+
+    fn is_held(&self) -> bool {
+        self.queue.word.is_some_and(|word| word.is_set())
     }
 }
 
 impl<A: StreamApi> StreamSubmit<A> {
-    /// What goes into the stream before a command: a gate, or where nothing is in flight an event
-    /// from which the command's time counts.
+    /// Does what comes before a launch, which the watch sees as under way until [`Self::end`].
+    fn begin(
+        &mut self,
+        cmd: CmdId,
+        payload: &StreamCommand<A>,
+        fence: bool,
+    ) -> Result<(), StreamError<A::Error>> {
+        self.is_sealed = false;
+        let queue = Arc::clone(&self.queue);
+        // Another thread could put none later.
+        let is_fenced = fence || queue.owner == Owner::Thread;
+        let inside = queue.member.launches.begin(Call::Launch);
+        let (gates, reach) = (&queue.device.gates, payload.reach(&queue.device.api));
+        if gates.begin(&queue.member, cmd.count(), reach) {
+            queue.tell_spread();
+        }
+        let prepared = self.prepare(payload, is_fenced, cmd);
+        let prepared = prepared.inspect_err(|_| gates.fail(&queue.member, cmd.count()))?;
+        self.begun = Some(Begun { prepared, is_fenced });
+        let call = if reach == Reach::Copies { Call::Copy } else { Call::Launch };
+        queue.member.launches.goes_on(call);
+        inside.leave_open();
+        Ok(())
+    }
+
+    /// Does what comes after a launch.
+    fn end(&mut self, cmd: CmdId, launched: bool) -> Result<(), StreamError<A::Error>> {
+        let Some(Begun { prepared, is_fenced }) = self.begun.take() else { return Ok(()) };
+        let queue = Arc::clone(&self.queue);
+        let inside = queue.member.launches.left_open();
+        if !launched {
+            queue.stray.fetch_or(prepared.is_gated, Ordering::Relaxed);
+            queue.device.gates.fail(&queue.member, cmd.count());
+            return Ok(());
+        }
+        self.count(&prepared, cmd);
+        if is_fenced || prepared.work.sample.is_some() {
+            let put = if prepared.fence_by_stream_end {
+                self.put_fence_by_end(cmd)
+            } else {
+                self.put_fence(cmd, is_fenced)
+            };
+            match put {
+                // On a lost device no completion will be seen.
+                Err(error) if error.kind().is_sticky() => return Err(error),
+                fenced => log_missed(fenced),
+            }
+        }
+        drop(inside);
+        Ok(())
+    }
+
+    /// Puts into the stream what comes before a command: the fence of what came before, an event
+    /// from which the command's time counts, and a gate.
     fn prepare(
         &mut self,
         payload: &StreamCommand<A>,
@@ -322,84 +262,151 @@ impl<A: StreamApi> StreamSubmit<A> {
     ) -> Result<Prepared, StreamError<A::Error>> {
         let queue = Arc::clone(&self.queue);
         let at = Instant::now();
-        let measured_ns = queue.predictor.expected_ns(payload.kind);
-        let expected_ns = payload.expected_ns.or(measured_ns);
-        let is_certain = payload.expected_ns.is_some() || queue.predictor.is_certain(payload.kind);
+        let expected_ns = payload.expected_ns.or(queue.estimates.expected_ns(payload.kind));
         let hold = queue.word.filter(FlagWord::is_set).map(|_| queue.hold_stamp());
-        let spacing_ns = queue.spacing.ns();
-        let is_due = hold.is_some() || self.placement.is_due(expected_ns, spacing_ns);
-        let seen = queue.is_idle();
-        let likely = !seen && self.should_have_ended(at);
-        let sees_ends = queue.device.api.sees_ends();
+        let is_crowded = hold.is_none() && self.is_crowded;
+        let is_due =
+            hold.is_some() || !is_crowded && self.placement.is_due(expected_ns, queue.spacing.ns());
         // Nothing is measured while it is held.
-        let by_itself = hold.is_none() && self.is_by_itself(expected_ns);
-        let seldom = by_itself || self.unmeasured + 1 >= MEASURED;
-        let counted = sees_ends && measured_ns.is_some() && !seldom;
-        // Asking a busy stream takes the driver microseconds, so it is not asked about little work
-        // where the answer does not matter.
-        let presumed =
-            likely && counted && !(queue.word.is_some() && is_due) && is_little(expected_ns);
-        let idle = seen || likely && !presumed && self.has_ended();
-        if by_itself {
-            self.is_dry = idle || sees_ends && self.has_ended();
+        let is_measured = hold.is_none() && !is_crowded;
+        let sample = if is_measured { self.sample(payload.kind, expected_ns) } else { None };
+        let sees_ends = queue.device.api.sees_ends();
+        let use_prediction = is_crowded || sees_ends && expected_ns.is_some() && sample.is_none();
+        let may_presume = use_prediction && !(queue.word.is_some() && is_due);
+        let work = Work { commands: 1, expected_ns, sample, ..Work::default() };
+        let stream = self.stream(at, &work, may_presume);
+        self.end_batch(cmd, &work, is_due);
+        let recorded = if self.batch.work.commands == 0 {
+            self.begin_batch(at, &work, stream, use_prediction)
+        } else {
+            None
+        };
+        // One closed gate is enough for a hold, as long as something is in flight in front of it.
+        let idle = stream == Stream::Idle;
+        let is_behind = !idle && hold.flatten().is_some_and(|hold| self.behind == Some(hold));
+        let closed = hold.is_some() && !is_behind;
+        let mut is_gated = false;
+        if let Some(word) = queue.word.filter(|_| !is_crowded)
+            && self.placement.gate(idle, closed, expected_ns, queue.spacing.ns())
+        {
+            self.place_gate(word.device, cmd.count())?;
+            self.behind = hold.flatten();
+            is_gated = true;
         }
+        let fence_by_stream_end = fence && idle && sees_ends && use_prediction && queue.is_owned();
+        Ok(Prepared { at, work, recorded, fence_by_stream_end, is_gated })
+    }
+
+    /// The kind of the next command, if that is a sample: one in a number of commands is, and each
+    /// without an estimate. Commands of different kinds that are measured together say nothing of
+    /// either, and a kind may come to take longer.
+    fn sample(&mut self, kind: u32, expected_ns: Option<u64>) -> Option<u32> {
+        self.since_lone_sample += 1;
+        let is_due = self.since_lone_sample >= self.queue.device.config.sample_every.max(1);
+        let is_sample = is_due || expected_ns.is_none();
+        if is_sample {
+            self.since_lone_sample = 0;
+        }
+        is_sample.then_some(kind)
+    }
+
+    /// State of the stream, before anything goes into it for this work.
+    ///
+    /// Asking a busy stream takes the driver microseconds, so it is asked for samples and where it
+    /// should have ended, and not about little work where the answer does not matter.
+    fn stream(&mut self, at: Instant, work: &Work, may_presume: bool) -> Stream {
+        let seen = self.queue.is_idle();
+        let sees_ends = self.queue.device.api.sees_ends();
+        let likely = sees_ends && self.should_have_ended(at);
+        let stream = if seen {
+            Stream::Idle
+        } else if likely && may_presume && is_little(work.expected_ns) {
+            Stream::PresumedIdle
+        } else if (likely || sees_ends && work.sample.is_some()) && self.has_ended() {
+            Stream::Idle
+        } else {
+            Stream::Busy
+        };
         // An event is work too, so it comes after the question.
         if let Some(end) = self.end.take()
             && !seen
         {
             log_missed(self.record_late(end));
         }
-        let pause_ns = self.pause_ns(at);
-        let is_empty = idle || by_itself && self.is_dry;
-        if is_empty {
+        if stream == Stream::Idle {
             self.busy_until = self.busy_until.min(Some(at));
         }
-        let alone = idle || presumed;
-        let ends_batch = self.batch.commands > 0 && (by_itself || is_due && self.is_to_be_seen());
-        if ends_batch || expected_ns.is_none() && self.batch.is_counted {
-            // What comes now is measured, so what came before ends here.
-            let before = CmdId(cmd.0.saturating_sub(1));
-            log_missed(self.put_fence(before, false, false));
+        if work.sample.is_some() {
+            self.stream_drained = stream == Stream::Idle;
         }
-        if self.batch.commands == 0 {
-            let follows = !alone && self.continues && !is_empty;
-            let in_unit = queue.is_in_unit();
-            self.begin_batch(alone.then_some(at), counted, follows, is_empty && in_unit);
-        }
-        // One closed gate is enough for a hold, as long as something is in flight in front of it.
-        let is_behind = !idle && hold.flatten().is_some_and(|hold| self.behind == Some(hold));
-        let closed = hold.is_some() && !is_behind;
-        let mut gated = false;
-        if let Some(word) = queue.word
-            && self.placement.gate(idle, closed, expected_ns, spacing_ns)
-        {
-            self.place_gate(word.device, cmd.count())?;
-            self.behind = hold.flatten();
-            gated = true;
-        }
-        let light = fence && idle && counted && queue.owned;
-        let counted = alone && counted;
-        Ok(Prepared { at, expected_ns, is_certain, light, counted, gated, by_itself, pause_ns })
+        stream
     }
 
-    /// For how long the stream has had nothing to run, as predicted, in nanoseconds, if the host is
-    /// the slower one.
-    fn pause_ns(&self, now: Instant) -> Option<u64> {
-        let end = self.busy_until.filter(|_| self.is_dry)?;
-        u64::try_from(now.saturating_duration_since(end).as_nanos()).ok()
+    /// Puts a fence behind what came before, if that is to be told apart from a command or seen
+    /// before its gate.
+    fn end_batch(&mut self, cmd: CmdId, next: &Work, is_due: bool) {
+        let is_apart = next.sample.is_some() || next.expected_ns.is_none();
+        if self.batch.work.commands > 0 && (is_apart || is_due && self.is_to_be_seen()) {
+            // A sample found that the host was slower.
+            self.batch.work.has_pauses |= next.sample.is_some() && self.stream_drained;
+            // If only one thread can put fences, nothing asks again for one that was missed.
+            let is_asked = self.queue.owner == Owner::Thread;
+            log_missed(self.put_fence(CmdId(cmd.0.saturating_sub(1)), is_asked));
+        }
     }
 
-    /// Whether a command is measured by itself, to tell how long its kind takes, where the node's
-    /// scheduler holds the queue. Commands of different kinds that are measured together say
-    /// nothing of either, and a kind may come to take longer.
-    fn is_by_itself(&mut self, expected_ns: Option<u64>) -> bool {
-        self.together = if self.queue.is_in_unit() { (self.together + 1) % TOGETHER } else { 1 };
-        self.queue.is_in_unit() && (expected_ns.is_none() || self.together == 0)
-    }
-
-    /// Whether what was launched since the last fence is so much that it gets one of its own.
+    /// Tells whether what was launched since the last fence is so much that it gets one of its own.
     fn is_to_be_seen(&self) -> bool {
-        self.queue.is_in_unit() && self.batch.expected_ns.is_none_or(|ns| ns >= SEEN_NS)
+        self.queue.is_in_unit() && self.batch.work.expected_ns.is_none_or(|ns| ns >= SEEN_NS)
+    }
+
+    /// Begins to count what the next fence covers. When an event in front of it was recorded, if
+    /// the device waits for its launch.
+    fn begin_batch(
+        &mut self,
+        at: Instant,
+        first: &Work,
+        stream: Stream,
+        use_prediction: bool,
+    ) -> Option<Instant> {
+        // There is an event if the launch after it failed. Time has passed since.
+        if let Begin::At(event) = std::mem::replace(&mut self.batch.begin, Begin::Before) {
+            self.events.keep(Some(event));
+            self.since_event_ns = None;
+        }
+        let is_busy = stream == Stream::Busy;
+        self.batch.launched = (!is_busy).then_some(at);
+        let is_apart = first.sample.is_some() || first.expected_ns.is_none();
+        if is_busy && (self.since_event_ns == Some(0) || !is_apart) {
+            return None;
+        }
+        // Without the event the commands count as predicted.
+        let event = if use_prediction { None } else { self.events.record().ok() };
+        self.batch.begin = event.map_or(Begin::Nowhere, Begin::At);
+        self.since_event_ns = event.map(|_| 0);
+        event.filter(|_| !is_busy).map(|_| self.queue.device.api.now())
+    }
+
+    /// Counts a command that was launched.
+    fn count(&mut self, prepared: &Prepared, cmd: CmdId) {
+        let queue = &self.queue;
+        let Prepared { at, mut work, recorded, .. } = *prepared;
+        queue.note_entry();
+        if let Some(recorded) = recorded {
+            let waited = queue.device.api.now().saturating_duration_since(recorded);
+            work.launching_ns = u64::try_from(waited.as_nanos()).unwrap_or(u64::MAX);
+        }
+        let follows = self.batch.work.commands > 0 || matches!(self.batch.begin, Begin::Before);
+        let had_nothing = self.busy_until.is_some_and(|end| end < at);
+        work.has_pauses = follows && self.stream_drained && had_nothing;
+        self.batch.work.add(&work);
+        let begin = self.busy_until.max(Some(at)).unwrap_or(at);
+        self.busy_until = begin.checked_add(Duration::from_nanos(work.predicted_ns()));
+        let stops_inside = queue.taken.as_ref().is_some_and(Taken::take_inside);
+        let last_ns = if stops_inside { 0 } else { work.predicted_ns() };
+        queue.last_ns.store(last_ns, Ordering::Relaxed);
+        queue.launched.store(cmd.count(), Ordering::Relaxed);
+        queue.occupy(at);
     }
 
     /// Puts a gate in front of a command, `upto` being one past it, and events around the gate.
@@ -408,47 +415,33 @@ impl<A: StreamApi> StreamSubmit<A> {
         let queue = &self.queue;
         let launches = &queue.member.launches;
         launches.goes_on(Call::Event);
-        let before = self.events.record_mark();
+        let before = self.events.record_beside_gate();
         launches.goes_on(Call::Gate);
         // SAFETY: the word is given back only after the stream got past all that is in it.
         let placed = unsafe { queue.device.api.wait_zero(queue.stream, word) };
         if let Err(source) = placed {
-            before.into_iter().for_each(|event| queue.marks.keep_event(event));
+            before.into_iter().for_each(|event| queue.gate_events.keep_event(event));
             return Err(StreamError::Driver { during: "placing a gate", source });
         }
         queue.note_entry();
         launches.goes_on(Call::Event);
-        let after = before.and_then(|_| self.events.record_mark());
+        let after = before.and_then(|_| self.events.record_beside_gate());
         if let (Some(before), None) = (before, after) {
-            queue.marks.keep_event(before);
+            queue.gate_events.keep_event(before);
         }
-        queue.marks.add(upto, before.zip(after).map(|(before, after)| Around { before, after }));
+        queue
+            .gate_events
+            .add(upto, before.zip(after).map(|(before, after)| EventPair { before, after }));
         Ok(())
     }
 
-    /// Begins to count what the next fence covers. `alone`: when, if nothing is in flight.
-    /// `counted`: it counts as predicted. `follows`: else it is measured from the last fence.
-    /// `is_dry`: everything in the stream has run, as the driver said.
-    fn begin_batch(&mut self, alone: Option<Instant>, counted: bool, follows: bool, is_dry: bool) {
-        self.batch.launched = alone;
-        // There is one if the launch after it failed. Time has passed since.
-        self.events.spare = self.batch.start.take().or(self.events.spare);
-        self.batch.is_counted = counted && !follows;
-        if !counted && !follows {
-            // Without it the commands count as predicted.
-            self.batch.start = self.events.record().ok();
-            self.batch.recorded = is_dry.then(|| self.queue.device.api.now());
-        }
-    }
-
-    /// Whether everything in the stream should have run by now, as predicted, though no poll has
-    /// seen it yet.
+    /// Tells whether everything in the stream should have run by now, as predicted, though no poll
+    /// has seen it yet.
     fn should_have_ended(&self, now: Instant) -> bool {
-        let covered = self.batch.commands == 0;
-        covered && self.busy_until.is_none_or(|end| now >= end) && self.queue.device.api.sees_ends()
+        self.batch.work.commands == 0 && self.busy_until.is_none_or(|end| now >= end)
     }
 
-    /// Whether everything in the stream has run, though no poll has seen it yet.
+    /// Tells whether everything in the stream has run, though no poll has seen it yet.
     fn has_ended(&self) -> bool {
         self.queue.member.launches.goes_on(Call::Query);
         // SAFETY: the stream lives as long as the queue.
@@ -458,10 +451,10 @@ impl<A: StreamApi> StreamSubmit<A> {
     /// Records the event of a fence that was to be seen by the end of the stream. Without one it
     /// is missed, and put again.
     fn record_late(&mut self, mut fence: Fence<A::Event>) -> Result<(), StreamError<A::Error>> {
-        fence.seen = Seen::Event(self.events.record()?);
+        fence.seen = Seen::Timed(self.events.record()?);
         fence.entries = self.queue.entries.load(Ordering::Relaxed);
         self.push(fence);
-        self.continues = true;
+        self.since_event_ns = Some(0);
         Ok(())
     }
 
@@ -470,54 +463,70 @@ impl<A: StreamApi> StreamSubmit<A> {
         let _ = self.fences.push(fence);
     }
 
-    fn put_fence(
-        &mut self,
-        last: CmdId,
-        light: bool,
-        counted: bool,
-    ) -> Result<(), StreamError<A::Error>> {
+    /// Tells whether the fence of the batch is to take the time.
+    fn is_to_be_timed(&self) -> bool {
+        let Batch { begin, work, .. } = &self.batch;
+        let since_ns = self.since_event_ns.zip(work.expected_ns);
+        let since_ns = since_ns.map(|(since, ns)| since.saturating_add(ns));
+        let is_worth = work.sample.is_some() || !is_little(since_ns);
+        let is_measured = match begin {
+            Begin::Before => is_worth,
+            Begin::At(_) => true,
+            Begin::Nowhere => false,
+        };
+        is_measured || !self.queue.device.api.sees_ends()
+    }
+
+    /// Puts a fence, which only ends a measurement unless it `is_asked` for.
+    fn put_fence(&mut self, last: CmdId, is_asked: bool) -> Result<(), StreamError<A::Error>> {
+        self.check_room()?;
+        let seen = if self.is_to_be_timed() {
+            Seen::Timed(self.events.record()?)
+        } else {
+            Seen::Plain(self.events.record_plain()?)
+        };
+        let fence = self.take_fence(last, seen, is_asked);
+        self.since_event_ns = match seen {
+            Seen::Timed(_) => Some(0),
+            _ => self.since_event_ns.map(|ns| ns.saturating_add(fence.batch.work.predicted_ns())),
+        };
+        self.push(fence);
+        Ok(())
+    }
+
+    /// Has the fence seen by the end of the stream, until something is launched behind it.
+    fn put_fence_by_end(&mut self, last: CmdId) -> Result<(), StreamError<A::Error>> {
+        self.check_room()?;
+        let fence = self.take_fence(last, Seen::End, true);
+        self.end = Some(fence);
+        self.push(fence);
+        Ok(())
+    }
+
+    fn check_room(&self) -> Result<(), StreamError<A::Error>> {
         // One more for an event that is recorded late.
         if self.fences.slots() < 2 {
             return Err(StreamError::FencesFull { fences: self.fences.buffer().capacity() });
         }
-        let Batch { start, launched, commands, expected_ns, is_certain, kind, .. } = self.batch;
-        let Batch { pause_ns, launching_ns, .. } = self.batch;
-        let plain = start.is_none()
-            && self.queue.device.api.sees_ends()
-            && (counted && expected_ns.is_some() || is_little(expected_ns));
-        let seen = if light {
-            Seen::End
-        } else if plain {
-            Seen::Plain(self.events.record_plain()?)
-        } else {
-            Seen::Event(self.events.record()?)
-        };
-        self.batch = Batch::default();
-        self.continues = matches!(seen, Seen::Event(_));
-        self.unmeasured = if self.continues { 0 } else { self.unmeasured + 1 };
-        let upto = last.count();
-        let fence = Fence {
-            upto,
-            seen,
-            start,
-            launched,
-            commands,
-            expected_ns,
-            is_certain,
-            kind,
-            pause_ns,
-            launching_ns,
-            entries: self.queue.entries.load(Ordering::Relaxed),
-        };
-        self.end = light.then_some(fence);
-        self.push(fence);
         Ok(())
+    }
+
+    /// The fence of the batch, which ends with it.
+    fn take_fence(&mut self, last: CmdId, seen: Seen<A::Event>, is_asked: bool) -> Fence<A::Event> {
+        let (batch, upto) = (std::mem::take(&mut self.batch), last.count());
+        let entries = self.queue.entries.load(Ordering::Relaxed);
+        Fence { upto, seen, batch, is_asked, entries }
     }
 }
 
 impl<A: StreamApi> Drop for StreamSubmit<A> {
     fn drop(&mut self) {
+        if self.begun.is_some() {
+            drop(self.queue.member.launches.left_open());
+        }
         // Of commands that no fence covers yet. It is destroyed with the spare one.
-        self.events.spare = self.batch.start.take().or(self.events.spare);
+        if let Begin::At(event) = self.batch.begin {
+            self.events.keep(Some(event));
+        }
     }
 }

@@ -1,5 +1,5 @@
 //! Locks and atomics of gates and their watch. With `--cfg loom` they are those of the models in
-//! `models`, where a wait has no time limit. See `docs/src/reference/models.md`.
+//! `models`, where a wait has no time limit. See `xtask/src/loom/mod.rs`.
 
 #[cfg(loom)]
 pub(crate) use loom::sync::atomic::{AtomicU32, fence};
@@ -19,9 +19,7 @@ pub(crate) use std::sync::{
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 
-/// The bit of a flag word that belongs to the process that owns the stream. All other bits belong
-/// to schedulers in other processes. The device waits until every bit is clear.
-pub(crate) const OWN: u32 = 1;
+pub(crate) use xsched_node::OWNER_BIT as OWN;
 
 /// Locks a mutex. What these locks guard is consistent at any time, so poison is ignored.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -40,6 +38,11 @@ pub(crate) trait Word: Send + Sync {
     fn foreign_heartbeat(&self) -> Option<u32> {
         None
     }
+    /// Whether another process would hold it apart from the other gates of this process, also while
+    /// a call has it open.
+    fn is_hold_requested(&self) -> bool {
+        self.foreign_heartbeat().is_some()
+    }
     /// Whether another process holds it together with all other gates of this process.
     fn is_of_unit(&self) -> bool {
         false
@@ -47,6 +50,10 @@ pub(crate) trait Word: Send + Sync {
     /// Whether another process holds it apart from the other gates of this process.
     fn is_alone(&self) -> bool {
         false
+    }
+    /// Whether other processes may hold it.
+    fn may_be_held_by_others(&self) -> bool {
+        self.is_of_unit() || self.is_alone()
     }
     /// Ends the holds of other processes.
     fn end_foreign(&self) {
@@ -70,11 +77,17 @@ impl<W: Word> Word for Option<W> {
     fn foreign_heartbeat(&self) -> Option<u32> {
         self.as_ref()?.foreign_heartbeat()
     }
+    fn is_hold_requested(&self) -> bool {
+        self.as_ref().is_some_and(Word::is_hold_requested)
+    }
     fn is_of_unit(&self) -> bool {
         self.as_ref().is_some_and(Word::is_of_unit)
     }
     fn is_alone(&self) -> bool {
         self.as_ref().is_some_and(Word::is_alone)
+    }
+    fn may_be_held_by_others(&self) -> bool {
+        self.as_ref().is_some_and(Word::may_be_held_by_others)
     }
     fn end_foreign(&self) {
         self.iter().for_each(Word::end_foreign);

@@ -57,7 +57,7 @@ impl Last {
 }
 
 impl<A: StreamApi> Timeline<A> {
-    /// That of a stream of the device. It takes a word with the first number.
+    /// Timeline of a stream of the device. It takes a word with the first number.
     #[must_use]
     pub fn new(device: &StreamDevice<A>) -> Self {
         Self { device: Arc::clone(&device.inner), own: OnceLock::new() }
@@ -70,7 +70,7 @@ impl<A: StreamApi> Timeline<A> {
     /// If the driver refuses.
     ///
     /// # Safety
-    /// It is the stream of this timeline, alive, and not captured.
+    /// The stream is that of this timeline, alive, and not captured.
     pub unsafe fn signal(&self, stream: A::Stream) -> Result<Option<Point>, StreamError<A::Error>> {
         let api = &self.device.api;
         if !api.has_numbers() {

@@ -4,11 +4,12 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use xsched_node::PageSource;
+
 use crate::api::StreamApi;
 use crate::error::StreamError;
 use crate::flags::{FlagWord, word_alone};
 use crate::inner::Inner;
-use crate::page::PageSource;
 
 /// The word of a gate, for graphs with gates of their own: what waits in them for the word to be
 /// zero is held and let go with the queue that is opened with it, by

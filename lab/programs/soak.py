@@ -185,7 +185,7 @@ def disturb(daemon, rng):
     elif what == 3:
         daemon.program.send_signal(signal.SIGHUP)
     elif what == 4:
-        daemon.tell("record", "--daemon", "--seconds", 1, "--out", f"{daemon.folder}/record.xsr")
+        daemon.tell("record", "--seconds", 1, "--out", f"{daemon.folder}/record.xsr")
 
 
 def arrive(given, daemon, end, programs):

@@ -6,6 +6,7 @@ use std::io;
 use thiserror::Error;
 
 use xsched::RecordingError;
+use xsched_console::OutputError;
 use xsched_sim::report::SvgError;
 use xsched_sim::run::RunError;
 use xsched_sim::scenario::ScenarioError;
@@ -15,7 +16,7 @@ pub(crate) const UNUSABLE: &str = "the device cannot be used: ";
 
 /// Why a command cannot be carried out.
 #[derive(Debug, Error)]
-pub enum CommandError {
+pub(crate) enum CommandError {
     /// A scenario or a device file is wrong.
     #[error(transparent)]
     Scenario(#[from] ScenarioError),
@@ -47,18 +48,9 @@ pub enum CommandError {
     /// There is no room for a temporary file.
     #[error("cannot use a temporary file: {0}; TMPDIR says where they are")]
     Temporary(io::Error),
-    /// An output other than JSON was to go to standard output.
-    #[error("--{option} -: only --json can write to standard output")]
-    NotToStdout {
-        /// The option.
-        option: &'static str,
-    },
-    /// Two outputs have the same place.
-    #[error("{place}: named for two outputs")]
-    SamePlace {
-        /// The place.
-        place: String,
-    },
+    /// A result cannot be written.
+    #[error(transparent)]
+    Output(#[from] OutputError),
     /// A file is no record of a bench.
     #[error("{place}: not a record of a bench: {source}")]
     BenchRecord {
@@ -91,25 +83,19 @@ pub enum CommandError {
     /// There is no description of this device.
     #[error(
         "no description of the device `{name}` is part of this program; give one with \
-         --device-file, `xsched bench calibrate` writes it"
+         --device-file, `xsched-lab bench calibrate` writes it"
     )]
     NoDeviceFile {
         /// The device.
         name: String,
     },
     /// A file is no document of the lab.
-    #[error("{place}: not as `xsched lab` writes it: {source}")]
+    #[error("{place}: not as `xsched-lab` writes it: {source}")]
     Document {
         /// The file.
         place: String,
         /// What is wrong.
         source: serde_json::Error,
-    },
-    /// A drawing cannot be put into a document.
-    #[error("the report cannot be written as PDF: {source}")]
-    Print {
-        /// The reason.
-        source: Box<dyn std::error::Error + Send + Sync>,
     },
     /// There is no such experiment.
     #[error("there is no experiment `{id}`; there are {known}")]
@@ -157,55 +143,25 @@ pub enum CommandError {
 
 impl CommandError {
     /// The refusal of a device, or of the runtime on it.
-    pub fn device(error: impl Display) -> Self {
+    pub(crate) fn device(error: impl Display) -> Self {
         Self::Device(error.to_string())
     }
 }
 
-/// Why an archive, or a folder, is not taken for a report.
+/// Why a file is not taken for a report.
 #[derive(Debug, Error)]
-pub enum ArchiveError {
+pub(crate) enum ArchiveError {
     /// It cannot be read as what it should be.
-    #[error("not an archive that `xsched bench all` wrote (.tar.gz), or damaged: {0}")]
+    #[error("not an archive that `xsched-lab bench all` wrote, damaged, or too large: {0}")]
     NotOne(io::Error),
-    /// A file leads out of the archive, or has no usable name.
-    #[error(
-        "the archive names a file outside of itself, {0:?}; it was not written by `xsched bench all`"
-    )]
-    Outside(String),
-    /// Something in it is no plain file.
-    #[error(
-        "{0:?} is no plain file but a link, a folder or a device; reports consist of plain files"
-    )]
-    NotAFile(String),
-    /// A name occurs twice.
-    #[error("{0:?} is in the archive twice; it was not written by `xsched bench all`")]
-    Twice(String),
-    /// A file is too large.
-    #[error("{name:?} is larger than {max} bytes, which no file of a report is")]
-    FileTooLarge {
-        /// The file.
-        name: String,
-        /// The limit.
-        max: u64,
-    },
-    /// All files together are too large.
-    #[error("the archive unpacks to more than {max} bytes, which no report does")]
-    TooLarge {
-        /// The limit.
-        max: u64,
-    },
     /// There are too many files.
     #[error("the archive has more than {max} files, which no report has")]
     TooMany {
         /// The limit.
         max: usize,
     },
-    /// A text is no text.
-    #[error("{0:?} is not UTF-8")]
-    NotText(String),
     /// A record cannot be understood.
-    #[error("{name:?} is not as `xsched bench all` writes it: {source}")]
+    #[error("{name:?} is not as `xsched-lab bench all` writes it: {source}")]
     Record {
         /// The file.
         name: String,
@@ -214,7 +170,7 @@ pub enum ArchiveError {
     },
     /// There is no record.
     #[error(
-        "there is no record of an experiment in it; name the archive or the folder that `xsched bench all --report` wrote"
+        "there is no record of an experiment in it; name the archive or the folder that `xsched-lab bench all --report` wrote"
     )]
     Empty,
 }

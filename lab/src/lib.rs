@@ -1,28 +1,39 @@
 //! Experiments: benches on real devices, their records, verdicts, charts and predictions, and the
 //! commands that run them. Each bench runs on any device that implements
-//! [`device::BenchDevice`], and answers with a record that says what it was measured on.
+//! `device::BenchDevice`, and answers with a record that says what it was measured on.
 
-pub mod bench;
-pub mod commands;
-pub mod console;
-pub mod demo;
-pub mod device;
+mod bench;
+mod commands;
+mod demo;
+mod device;
 mod draw;
 mod error;
-pub mod html;
-pub mod interrupt;
-pub mod judge;
+mod interrupt;
+mod judge;
 pub mod kernels;
-pub mod machine;
-pub mod pace;
-pub mod paper;
-pub mod parent;
-mod pdf;
+mod pace;
+mod parent;
 mod predict;
 mod record;
+mod report;
 mod rows;
-pub mod stats;
+mod stats;
 mod threads;
-pub mod wait_placement;
+mod wait_placement;
 
-pub use error::{ArchiveError, CommandError};
+use std::process::ExitCode;
+
+use clap::CommandFactory;
+
+/// The whole command line of `xsched-lab`, for a reference of all commands and options.
+#[must_use]
+pub fn command() -> clap::Command {
+    commands::Cli::command()
+}
+
+/// Parses the arguments of this process, runs the command and returns its exit code: 0 if all is
+/// well, 1 if a check failed, 2 for bad input or no device.
+#[must_use]
+pub fn main() -> ExitCode {
+    xsched_console::program::main(commands::Cli::run)
+}

@@ -4,10 +4,10 @@ use std::fmt;
 use std::time::{Duration, Instant};
 
 /// Samples that are taken however slow the device is.
-pub const SAMPLES_MIN: usize = 3;
+pub(crate) const SAMPLES_MIN: usize = 3;
 
 /// Where a bench says how far it has got, and the time in which it should end.
-pub struct Pace<'a> {
+pub(crate) struct Pace<'a> {
     show: &'a dyn Fn(f64),
     began: Instant,
     within: Option<Duration>,
@@ -21,40 +21,36 @@ impl fmt::Debug for Pace<'_> {
 
 impl Pace<'static> {
     /// For benches that may take as long as they do, and say nothing.
-    #[must_use]
-    pub fn free() -> Self {
+    #[cfg(test)]
+    pub(crate) fn free() -> Self {
         Self::new(&|_| {}, None)
     }
 }
 
 impl<'a> Pace<'a> {
     /// Begins now. `show` gets the share that is done. Without a time it is never late.
-    #[must_use]
-    pub fn new(show: &'a dyn Fn(f64), within: Option<Duration>) -> Self {
+    pub(crate) fn new(show: &'a dyn Fn(f64), within: Option<Duration>) -> Self {
         Self { show, began: Instant::now(), within }
     }
 
     /// Says that this share of the whole is done, from 0 to 1.
-    pub fn show(&self, part: f64) {
+    pub(crate) fn show(&self, part: f64) {
         (self.show)(part);
     }
 
     /// Whether more than this share of the time has passed, so that no more samples should be
     /// taken for what belongs to it.
-    #[must_use]
-    pub fn is_late(&self, part: f64) -> bool {
+    pub(crate) fn is_late(&self, part: f64) -> bool {
         self.within.is_some_and(|within| self.began.elapsed() > within.mul_f64(part.max(0.0)))
     }
 
     /// Whether to go on after so many of the samples of what ends with this share of the whole.
-    #[must_use]
-    pub fn wants_more(&self, taken: usize, part: f64) -> bool {
+    pub(crate) fn wants_more(&self, taken: usize, part: f64) -> bool {
         taken < SAMPLES_MIN || !self.is_late(part)
     }
 
     /// When this share of the time will have passed, if there is a limit.
-    #[must_use]
-    pub fn until(&self, part: f64) -> Option<Instant> {
+    pub(crate) fn until(&self, part: f64) -> Option<Instant> {
         self.began.checked_add(self.within?.mul_f64(part.max(0.0)))
     }
 }

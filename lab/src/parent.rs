@@ -7,7 +7,7 @@ use rustix::process::{Pid, Signal, getppid, set_parent_process_death_signal};
 use crate::error::CommandError;
 
 /// The name of the option that asks for it.
-pub const NAME: &str = "parent";
+pub(crate) const NAME: &str = "parent";
 
 /// Arguments for a process of this program that is to end with this thread.
 pub(crate) fn arguments() -> [String; 2] {
@@ -16,10 +16,7 @@ pub(crate) fn arguments() -> [String; 2] {
 
 /// Has the kernel kill this process when `parent` ends, which is the number of the process that
 /// started it.
-///
-/// # Errors
-/// If the parent has ended already, or the kernel refuses.
-pub fn follow(parent: u32) -> Result<(), CommandError> {
+pub(crate) fn follow(parent: u32) -> Result<(), CommandError> {
     set_parent_process_death_signal(Some(Signal::KILL))
         .map_err(|error| CommandError::Parent(error.to_string()))?;
     // A parent that ended before the call above is not seen by it.

@@ -1,4 +1,6 @@
-//! Records that benches write as JSON, read again.
+//! Records that benches write as JSON, read again, and the form of the test plan.
+
+pub(crate) mod experiment;
 
 use serde::Deserialize;
 
@@ -17,9 +19,6 @@ pub(crate) struct Device {
 }
 
 /// What is wanted of a record with this text, from this place.
-///
-/// # Errors
-/// If it is no such record.
 pub(crate) fn read<'a, T: Deserialize<'a>>(text: &'a str, place: &str) -> Result<T, CommandError> {
     serde_json::from_str(text)
         .map_err(|source| CommandError::BenchRecord { place: place.to_owned(), source })

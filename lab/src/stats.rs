@@ -11,35 +11,39 @@ const LONGEST_NS: u64 = 100_000_000_000;
 /// Significant digits that are kept.
 const DIGITS: u8 = 4;
 /// Samples that a P99 needs.
-pub const P99_SAMPLES: usize = 1_000;
+pub(crate) const P99_SAMPLES: usize = 1_000;
 
 /// Quantiles in microseconds, each the smallest sample that so many samples do not exceed (nearest
 /// rank), to four significant digits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Quantiles {
+pub(crate) struct Quantiles {
     /// How many samples there are.
-    pub samples: usize,
+    pub(crate) samples: usize,
     /// Mean.
-    pub mean_us: f64,
+    pub(crate) mean_us: f64,
     /// Smallest.
-    pub min_us: f64,
+    pub(crate) min_us: f64,
     /// 50th percentile.
-    pub p50_us: f64,
+    pub(crate) p50_us: f64,
     /// 90th percentile.
     #[serde(default)]
-    pub p90_us: f64,
+    pub(crate) p90_us: f64,
     /// 95th percentile.
-    pub p95_us: f64,
+    pub(crate) p95_us: f64,
     /// 99th percentile; `None` with fewer than [`P99_SAMPLES`].
-    pub p99_us: Option<f64>,
+    pub(crate) p99_us: Option<f64>,
     /// Largest.
-    pub max_us: f64,
+    pub(crate) max_us: f64,
 }
 
 impl Quantiles {
     /// The quantiles of these samples in nanoseconds. All zero if there are none.
-    #[must_use]
-    pub fn of(samples_ns: &[u64]) -> Self {
+    pub(crate) fn of(samples_ns: &[u64]) -> Self {
+        Self::with_p99_from(P99_SAMPLES, samples_ns)
+    }
+
+    /// The same with another number of samples that a P99 needs.
+    pub(crate) fn with_p99_from(p99_samples: usize, samples_ns: &[u64]) -> Self {
         // These are valid bounds and a valid precision, so this does not fail.
         let histogram = Histogram::<u64>::new_with_bounds(1, LONGEST_NS, DIGITS);
         let Ok(mut histogram) = histogram else { return Self::default() };
@@ -59,16 +63,23 @@ impl Quantiles {
             p50_us: at(0.5),
             p90_us: at(0.9),
             p95_us: at(0.95),
-            p99_us: (samples_ns.len() >= P99_SAMPLES).then(|| at(0.99)),
+            p99_us: (samples_ns.len() >= p99_samples).then(|| at(0.99)),
             max_us: us(histogram.max()),
         }
     }
 
     /// The 99th percentile over another one's.
-    #[must_use]
-    pub fn p99_over(&self, alone: &Self) -> Option<f64> {
+    pub(crate) fn p99_over(&self, alone: &Self) -> Option<f64> {
         Some(self.p99_us? / alone.p99_us.filter(|&p99| p99 > 0.0)?)
     }
+}
+
+/// The middle value; of an even number the mean of the two in the middle.
+pub(crate) fn median(mut values: Vec<f64>) -> Option<f64> {
+    values.sort_by(f64::total_cmp);
+    let upper = *values.get(values.len() / 2)?;
+    let lower = *values.get((values.len() - 1) / 2)?;
+    Some(f64::midpoint(lower, upper))
 }
 
 /// A span in nanoseconds, at most what fits.
@@ -78,7 +89,7 @@ pub(crate) fn ns_of(span: Duration) -> u64 {
 
 /// Processor time of all threads of this program, at a moment.
 #[derive(Clone, Copy, Debug)]
-pub struct Processor {
+pub(crate) struct Processor {
     at: Instant,
     /// Since the program started.
     seconds: f64,
@@ -86,8 +97,7 @@ pub struct Processor {
 
 impl Processor {
     /// What the system says now, to a hundredth of a second. Nothing where it does not say.
-    #[must_use]
-    pub fn now() -> Self {
+    pub(crate) fn now() -> Self {
         let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
         // The name may contain anything, so what follows its end counts.
         let fields = stat.rsplit(')').next().unwrap_or_default();
@@ -97,8 +107,7 @@ impl Processor {
     }
 
     /// Processors in use since an earlier moment, on average.
-    #[must_use]
-    pub fn share_since(&self, before: &Self) -> f64 {
+    pub(crate) fn share_since(&self, before: &Self) -> f64 {
         let wall = self.at.saturating_duration_since(before.at).as_secs_f64();
         if wall > 0.0 { (self.seconds - before.seconds).max(0.0) / wall } else { 0.0 }
     }
@@ -107,6 +116,13 @@ impl Processor {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_median_is_in_the_middle() {
+        assert_eq!(median(Vec::new()), None);
+        assert_eq!(median(vec![3.0, 1.0]), Some(2.0));
+        assert_eq!(median(vec![7.0, 1.0, 3.0]), Some(3.0));
+    }
 
     #[test]
     fn quantiles_are_nearest_ranks() {

@@ -38,12 +38,14 @@ pub struct Messages {
     pub verbose: bool,
 }
 
-/// Run a CUDA program that knows nothing of XQueues, each of its streams scheduled.
+/// Run a CUDA or HIP program that knows nothing of XQueues, each of its streams scheduled.
 ///
-/// This process becomes the program, with the interposer in front of CUDA's driver: every stream
-/// gets an XQueue at its first launch. Where `xschedd` runs, the program competes with other
-/// processes as a whole, by its class, priority or share; otherwise its streams compete with each
-/// other, by their own priorities unless one is given here. Programs without CUDA run as they are.
+/// This process becomes the program, with interposers in front of CUDA's driver and HIP's runtime:
+/// streams get XQueues when they launch, or once something tells them apart. Where `xschedd` runs,
+/// the program competes with other processes as a whole, by its class, priority or share;
+/// otherwise its streams compete with each other, by their own priorities unless one is given
+/// here. Programs without CUDA and HIP
+/// run as they are.
 #[derive(Clone, Debug, Args)]
 #[command(after_help = "Exit codes: 2 if the program cannot be run, and else the program's.")]
 pub struct LaunchArgs {

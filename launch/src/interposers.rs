@@ -65,7 +65,9 @@ impl Interposers {
         &self.files
     }
 
-    /// The loader's variable, with these in front of what it says.
+    /// The loader's variable, with these behind what it says: a library of the user's that stands
+    /// in front of the driver as well, such as a profiler, calls the next one, which is this, and
+    /// this calls the driver.
     pub(crate) fn preload(
         &self,
         old: Option<OsString>,
@@ -76,7 +78,7 @@ impl Interposers {
             return Err(LaunchError::Unpreloadable { place: place.clone() });
         }
         let own = self.files.iter().map(|file| file.clone().into_os_string());
-        let all: Vec<_> = own.chain(old.filter(|old| !old.is_empty())).collect();
+        let all: Vec<_> = old.into_iter().filter(|old| !old.is_empty()).chain(own).collect();
         Ok((PRELOAD, all.join(OsStr::new(":"))))
     }
 }
@@ -97,7 +99,7 @@ mod tests {
         let preload = |old: Option<&str>| alone.preload(old.map(Into::into)).expect("a path").1;
         assert_eq!(preload(None), "/a/libshimcuda.so");
         assert_eq!(preload(Some("")), "/a/libshimcuda.so");
-        assert_eq!(preload(Some("/b/c.so /d.so")), "/a/libshimcuda.so:/b/c.so /d.so");
+        assert_eq!(preload(Some("/b/c.so /d.so")), "/b/c.so /d.so:/a/libshimcuda.so");
         assert!(of("/a b/libshimcuda.so").preload(None).is_err());
     }
 

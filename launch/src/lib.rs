@@ -14,6 +14,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use thiserror::Error;
+use xsched_hal_process::start;
 
 pub use args::{Class, LaunchArgs, Messages};
 pub use interposers::{INTERPOSERS, Interposers, LIBRARY, folders_beside};
@@ -78,7 +79,18 @@ impl Launch {
     /// Becomes the program. Returns only if that fails.
     #[must_use]
     pub fn exec(&self) -> LaunchError {
-        let source = self.command().exec();
+        self.failed(self.command().exec())
+    }
+
+    /// Becomes the program as [`Launch::exec`] does, with the disposition of SIGPIPE and the open
+    /// descriptors that this process was started with. For a program in Rust, whose library has
+    /// changed them.
+    #[must_use]
+    pub fn exec_as_started(&self) -> LaunchError {
+        self.failed(start::exec(&mut self.command()))
+    }
+
+    fn failed(&self, source: io::Error) -> LaunchError {
         LaunchError::Program { program: self.program.to_string_lossy().into_owned(), source }
     }
 }
@@ -108,6 +120,5 @@ impl LaunchArgs {
 
 /// Whether a scheduler of the node listens.
 fn has_node() -> bool {
-    let path = xsched_node::socket_path();
-    path.exists() && xsched_node::Wire::connect(&path, Duration::from_secs(1)).is_ok()
+    xsched_node::SocketPath::from_env().connect(Duration::from_secs(1)).is_ok()
 }

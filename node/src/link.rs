@@ -9,36 +9,35 @@ use std::thread;
 use std::time::Duration;
 
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
-use xsched_hal_stream::{PageSource, SharedPage};
 
-use crate::follow::{self, tell};
-use crate::load::{Load, Others, set_others, set_unwanted};
-use crate::wire::{Answer, NodeError, Request, VERSION, Wire, holder};
+use crate::descriptors::apart;
+use crate::follow;
+use crate::load::Load;
+use crate::page::{Holder, PageSource, SharedPage};
+use crate::socket::SocketPath;
+use crate::wire::{Answer, NodeError, Request, VERSION, Wire};
 
 /// For how long an answer of the daemon is waited for.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// How long after the end of a connection, or a try, the next one is made.
 const AGAIN: Duration = Duration::from_millis(100);
-/// The same where the daemon has refused this process, so that many such do not keep it busy.
+/// Pause where the daemon has refused this process, so that many such do not keep it busy.
 const REFUSED_AGAIN: Duration = Duration::from_secs(2);
 
 /// Where the daemon listens: what `XSCHED_SOCKET` says, or else `xsched/socket` below
 /// `$XDG_RUNTIME_DIR` if that is there, or else `/run/xsched/socket`.
+///
+/// A daemon that starts later may listen elsewhere: [`SocketPath`] finds that as well.
 #[must_use]
 pub fn socket_path() -> PathBuf {
-    let set = |name| std::env::var_os(name).filter(|value| !value.is_empty());
-    if let Some(path) = set("XSCHED_SOCKET") {
-        return path.into();
-    }
-    let of_user = set("XDG_RUNTIME_DIR").map(|folder| PathBuf::from(folder).join("xsched/socket"));
-    of_user.filter(|path| path.exists()).unwrap_or_else(|| "/run/xsched/socket".into())
+    SocketPath::from_env().found()
 }
 
 /// A process's connection with the daemon, which a thread of its own watches. When the daemon
 /// leaves, all gates open, and the process connects again once there is a daemon.
 #[derive(Debug)]
 pub struct Link {
-    path: PathBuf,
+    path: SocketPath,
     name: String,
     gang: Option<String>,
     /// Another connection of the process says what becomes of the daemon.
@@ -70,13 +69,13 @@ struct State {
 }
 
 impl Link {
-    /// Connects this process with a daemon, now or once there is one. Its gang is what
-    /// `XSCHED_GANG` says, if that is set.
+    /// Connects this process with a daemon, now or once there is one: a path, or a [`SocketPath`].
+    /// Its gang is what `XSCHED_GANG` says, if that is set.
     ///
     /// # Errors
     /// If the system gives no thread or file descriptor.
     pub fn open(
-        path: PathBuf,
+        path: impl Into<SocketPath>,
         name: &str,
         priority: i32,
         share: Option<u8>,
@@ -90,16 +89,15 @@ impl Link {
     /// If the system gives no thread or file descriptor.
     pub fn open_in(
         gang: Option<String>,
-        path: PathBuf,
+        path: impl Into<SocketPath>,
         name: &str,
         priority: i32,
         share: Option<u8>,
     ) -> Result<Arc<Self>, NodeError> {
-        let hello = hello(name, gang.clone(), priority, share);
+        let (path, hello) = (path.into(), hello(name, gang.clone(), priority, share));
         let greeted = greet(&path, &hello).inspect_err(|error| {
-            let at = path.display();
             tracing::warn!(
-                "no scheduler of the node at {at}: {error}; this process connects later"
+                "no scheduler of the node at {path}: {error}; this process connects later"
             );
         });
         Self::start(path, hello, greeted.ok(), false)
@@ -126,19 +124,19 @@ impl Link {
     /// # Errors
     /// If no daemon takes it, or the system gives no thread.
     pub fn join(
-        path: PathBuf,
+        path: impl Into<SocketPath>,
         name: &str,
         priority: i32,
         share: Option<u8>,
     ) -> Result<Arc<Self>, NodeError> {
-        let hello = hello(name, gang(), priority, share);
+        let (path, hello) = (path.into(), hello(name, gang(), priority, share));
         let greeted = greet(&path, &hello)?;
         Self::start(path, hello, Some(greeted), false)
     }
 
     /// Watches the connection, or the want of one.
     fn start(
-        path: PathBuf,
+        path: SocketPath,
         hello: Hello,
         greeted: Option<Greeted>,
         is_silent: bool,
@@ -149,7 +147,10 @@ impl Link {
                 tell_lowered(&answer, priority, share);
                 (Some(wire), doorbell)
             }
-            None => (None, Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?)),
+            None => {
+                let doorbell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+                (None, Arc::new(apart(doorbell)))
+            }
         };
         let (pages, units) = (Vec::new(), Vec::new());
         let (past, levels) = (none, none);
@@ -165,7 +166,7 @@ impl Link {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether there is a daemon that has this process now.
+    /// Returns whether there is a daemon that has this process now.
     #[must_use]
     pub fn is_connected(&self) -> bool {
         self.state().wire.is_some()
@@ -237,13 +238,9 @@ impl Link {
         let mut state = self.state();
         state.wire = None;
         for (_, page) in &state.pages {
-            page.release_all(holder());
-            // The next one says it anew.
-            set_unwanted(page);
-            set_others(page, Others::None);
-            page.set_beside(false);
-            page.set_spared(false);
-            tell(page);
+            page.release_all(Holder::DAEMON);
+            page.header().forget_scheduler();
+            page.wake_follower();
         }
     }
 
@@ -273,12 +270,12 @@ impl Drop for Link {
     }
 }
 
-/// What a count is that nothing counts.
+/// A count that nothing counts.
 const fn none<T>() -> Option<T> {
     None
 }
 
-/// What this process says of itself first.
+/// First message of this process about itself.
 #[derive(Clone, Debug)]
 struct Hello {
     name: String,
@@ -299,9 +296,9 @@ fn gang() -> Option<String> {
     std::env::var("XSCHED_GANG").ok().filter(|gang| !gang.is_empty())
 }
 
-fn greet(path: &std::path::Path, hello: &Hello) -> Result<Greeted, NodeError> {
+fn greet(path: &SocketPath, hello: &Hello) -> Result<Greeted, NodeError> {
     let Hello { name, gang, priority, share } = hello.clone();
-    let wire = Wire::connect(path, PATIENCE)?;
+    let wire = path.connect(PATIENCE)?;
     match wire.ask(&Request::Hello { version: VERSION, name, priority, share, gang }, None)? {
         (
             answer @ (Answer::Welcome { version: VERSION } | Answer::Lowered { .. }),
@@ -362,7 +359,7 @@ fn watch(link: &Weak<Link>) {
     }
 }
 
-/// This process on one GPU.
+/// A process on one GPU: this one.
 #[derive(Debug)]
 pub struct Unit {
     link: Arc<Link>,
@@ -388,14 +385,15 @@ impl Unit {
     /// Commands have retired that used so much device time, in nanoseconds.
     pub fn note_retired(&self, commands: u64, used_ns: u64) {
         if let Some(load) = &*self.load() {
-            load.note_retired(commands, used_ns);
+            load.page().header().count_retired(commands, used_ns);
         }
     }
 
-    /// Has a thread call `obey` with whether the scheduler of the node holds this process on the
-    /// GPU, until that answers false: for queues that the scheduler does not hold by their gates
-    /// alone. It is called when that changes, and every 20 ms. If the unit has no page yet, it gets
-    /// one of `pages`. The first call counts; later ones do nothing.
+    /// Has the watch thread of the process call `obey` with whether the scheduler of the node holds
+    /// this process on the GPU, until that answers false: for queues that the scheduler does not
+    /// hold by their gates alone. It is called when that changes, and each
+    /// [`LEASE`](crate::LEASE). If the unit has no page yet, it gets one of `pages`. The first call
+    /// counts; later ones do nothing.
     ///
     /// # Errors
     /// If the system gives no page or no thread.
@@ -416,8 +414,9 @@ impl Unit {
 
     fn note_counts(&self, past: Option<u64>, levels: Option<[u32; 3]>) {
         if let Some(load) = &*self.load() {
-            past.into_iter().for_each(|launches| load.note_past(launches));
-            levels.into_iter().for_each(|levels| load.note_levels(levels));
+            let header = load.page().header();
+            past.into_iter().for_each(|launches| header.set_bypassed(launches));
+            levels.into_iter().for_each(|levels| header.set_levels(levels));
         }
     }
 
@@ -489,6 +488,31 @@ mod tests {
             while wire.receive::<Request>().is_ok() {}
             start.elapsed()
         })
+    }
+
+    #[test]
+    fn a_process_finds_a_daemon_that_was_started_later_at_the_preferred_path() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let [user, system] = ["user", "system"].map(|name| folder.path().join(name));
+        let both = SocketPath::any_of([user.clone(), system.clone()]);
+        assert_eq!(both.found(), system, "nothing is there");
+        let link = Link::open(both.clone(), "test", 0, None).expect("a thread");
+        let found = |link: &Link| {
+            let begin = std::time::Instant::now();
+            while !link.is_connected() && begin.elapsed() < Duration::from_secs(5) {
+                thread::sleep(Duration::from_millis(5));
+            }
+            link.is_connected()
+        };
+        let daemon = daemon_of_one(&user);
+        assert!(found(&link), "it was started later");
+        drop(link);
+        daemon.join().expect("no panic");
+        // That daemon has left its socket, at which none listens.
+        let daemon = daemon_of_one(&system);
+        let link = Link::join(both, "test", 0, None).expect("the other daemon");
+        drop(link);
+        daemon.join().expect("no panic");
     }
 
     #[test]

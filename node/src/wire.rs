@@ -14,20 +14,18 @@ use rustix::net::{
 };
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use xsched_hal_stream::Holder;
+
+use crate::descriptors::apart;
 
 /// The version of these messages. A daemon and a process of different versions refuse each other.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 /// The longest message, in bytes.
 pub const MESSAGE_MAX: usize = 65_536;
 /// The most file descriptors that come with a message.
 const FDS_MAX: usize = 2;
-
-/// The daemon, as gates know it.
-#[must_use]
-pub const fn holder() -> Holder {
-    Holder::FIRST
-}
+/// The most that Linux passes with a message (`SCM_MAX_FD`). There is room for all, as the system
+/// would close those that find none on the receiver's thread.
+const FDS_RECEIVED_MAX: usize = 253;
 
 /// What a process asks of the daemon. All but [`Request::Hello`] come after that.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -48,7 +46,8 @@ pub enum Request {
         #[serde(default)]
         gang: Option<String>,
     },
-    /// A page of gate words, whose file descriptor comes with the message.
+    /// A [page](crate::SharedPage), whose file descriptor comes with the message. A page whose
+    /// layout has another [version](crate::PAGE_VERSION) is refused.
     Attach {
         /// The GPU: what tells it from others of the node, the same in every process.
         device: String,
@@ -152,7 +151,7 @@ pub enum Answer {
 
 /// The version of [`Status`]'s layout. It changes when a field goes or means something else; new
 /// fields may come at any time.
-pub const SCHEMA: u32 = 2;
+pub const SCHEMA: u32 = 3;
 
 /// Who runs and who is held.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -164,9 +163,10 @@ pub struct Status {
     pub policy: String,
     /// For how long the daemon has run, in milliseconds.
     pub up_ms: u64,
-    /// The GPUs that processes have named, and those on which [`Status::outsiders`] are.
+    /// GPUs that drivers list, and those that processes have named on which the asker sees one.
     pub gpus: Vec<GpuStatus>,
     /// The processes that the asker may see, each once for each of its GPUs, by their numbers.
+    #[serde(rename = "processes", alias = "clients")]
     pub clients: Vec<ClientStatus>,
     /// Where `clients` and `changed` go on; `None` if these are all. What goes on has neither GPUs
     /// nor outsiders.
@@ -208,6 +208,7 @@ pub struct GpuStatus {
     /// How many processes have work on it and are held, of all users.
     pub waiting: u32,
     /// How many processes have handed pages over for it, of all users.
+    #[serde(rename = "processes", alias = "clients")]
     pub clients: u32,
 }
 
@@ -332,6 +333,9 @@ pub enum NodeError {
          for another mode of it"
     )]
     Denied,
+    /// The daemon does not answer in time.
+    #[error("the daemon does not answer; it may be stopped, or wait for the system: see its log")]
+    Silent,
     /// A message that makes no sense.
     #[error("a message that makes no sense: {0}; are both of the same version?")]
     Message(#[from] serde_json::Error),
@@ -378,17 +382,21 @@ impl Wire {
     pub fn connect(path: &Path, patience: Duration) -> Result<Self, NodeError> {
         let flags = SocketFlags::CLOEXEC;
         let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
+        let socket = apart(socket);
         for timeout in [sockopt::Timeout::Send, sockopt::Timeout::Recv] {
             sockopt::set_socket_timeout(&socket, timeout, Some(patience))?;
         }
         match connect(&socket, &SocketAddrUnix::new(path)?) {
             Err(Errno::ACCESS) => Err(NodeError::Denied),
+            // The connections that it has not accepted fill its queue.
+            Err(Errno::AGAIN) => Err(NodeError::Silent),
             connected => Ok(connected.map(|()| Self(socket))?),
         }
     }
 
-    /// Ends the connection, also for threads that wait for the other side.
-    pub(crate) fn end(&self) {
+    /// Ends the connection, also for threads that wait for the other side. Never blocks, unlike the
+    /// close of a socket that has unread messages with file descriptors.
+    pub fn end(&self) {
         let _ = shutdown(&self.0, Shutdown::Both);
     }
 
@@ -423,8 +431,22 @@ impl Wire {
     /// [`NodeError::Closed`], [`NodeError::TooLong`], [`NodeError::Descriptors`],
     /// [`NodeError::Message`] and [`NodeError::Socket`].
     pub fn receive<M: DeserializeOwned>(&self) -> Result<(M, Vec<OwnedFd>), NodeError> {
+        let mut fds = Vec::new();
+        let message = self.receive_with(&mut fds)?;
+        Ok((message, fds))
+    }
+
+    /// The next message. Adds to `fds` all file descriptors that came with it, up to 253, also
+    /// where the message is refused: closing one may take as long as its sender wants.
+    ///
+    /// # Errors
+    /// As [`Wire::receive`].
+    pub fn receive_with<M: DeserializeOwned>(
+        &self,
+        fds: &mut Vec<OwnedFd>,
+    ) -> Result<M, NodeError> {
         let mut text = vec![0; MESSAGE_MAX];
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FDS_MAX))];
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FDS_RECEIVED_MAX))];
         let mut control = RecvAncillaryBuffer::new(&mut space);
         let flags = RecvFlags::CMSG_CLOEXEC;
         let mut get = || recvmsg(&self.0, &mut [IoSliceMut::new(&mut text)], &mut control, flags);
@@ -433,27 +455,29 @@ impl Wire {
             Err(Errno::CONNRESET) => get(),
             got => got,
         }?;
-        let fds = control.drain().filter_map(|message| match message {
+        let received = control.drain().filter_map(|message| match message {
             RecvAncillaryMessage::ScmRights(fds) => Some(fds),
             _ => None,
         });
-        let fds: Vec<_> = fds.flatten().collect();
+        let before = fds.len();
+        fds.extend(received.flatten().map(apart));
         if got.bytes == 0 {
             return Err(NodeError::Closed);
         }
         if got.flags.contains(ReturnFlags::TRUNC) {
             return Err(NodeError::TooLong);
         }
-        if got.flags.contains(ReturnFlags::CTRUNC) || fds.len() > FDS_MAX {
+        if got.flags.contains(ReturnFlags::CTRUNC) || fds.len() - before > FDS_MAX {
             return Err(NodeError::Descriptors);
         }
-        Ok((serde_json::from_slice(&text[..got.bytes])?, fds))
+        Ok(serde_json::from_slice(&text[..got.bytes])?)
     }
 
-    /// Sends a request and waits for the answer.
+    /// Sends a request and waits for the answer. A connection without an answer in time ends, since
+    /// a late answer would be taken for that to the next request.
     ///
     /// # Errors
-    /// [`NodeError::Refused`], and as [`Wire::send`] and [`Wire::receive`].
+    /// [`NodeError::Refused`], [`NodeError::Silent`], and as [`Wire::send`] and [`Wire::receive`].
     pub fn ask(
         &self,
         request: &Request,
@@ -464,10 +488,23 @@ impl Wire {
             Err(NodeError::Socket(error)) if error.kind() == io::ErrorKind::BrokenPipe => {}
             sent => sent?,
         }
-        match self.receive()? {
+        let received = self.receive().map_err(|error| match error {
+            NodeError::Socket(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                self.end();
+                NodeError::Silent
+            }
+            error => error,
+        });
+        match received? {
             (Answer::Refused { why }, _) => Err(NodeError::Refused(why)),
             (answer, fds) => Ok((answer, fds.into_iter().next())),
         }
+    }
+}
+
+impl From<Wire> for OwnedFd {
+    fn from(wire: Wire) -> Self {
+        wire.0
     }
 }
 

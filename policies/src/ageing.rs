@@ -10,10 +10,11 @@
 //! device that are due before it. What a turn takes is its device time, the time until the other
 //! queues are off the device, and one command if commands cannot be interrupted.
 
-use xsched_core::id::{DeviceId, QueueId};
-use xsched_core::policy::{Decisions, Event, PolicyState, QueueInfo, QueueTable, Urgency, Verdict};
+use xsched_core::id::QueueId;
+use xsched_core::policy::{Decisions, Event, PolicyState, QueueInfo};
 use xsched_core::time::{Duration, Instant};
 
+use crate::engine::HOLD;
 use crate::ready::{AgedTurn, Key, Place, Ready};
 
 /// The class of the queue whose turn it is. All other queues come after it.
@@ -64,8 +65,7 @@ impl Ageing {
     pub(crate) fn step<D: PolicyState>(
         self,
         now: Instant,
-        device: DeviceId,
-        (queues, ready): (&QueueTable<'_>, &Ready<'_, D>),
+        ready: &Ready<'_, D>,
         out: &mut Decisions<'_>,
         beyond: u16,
         key: impl Fn(&QueueInfo) -> Option<Key>,
@@ -76,26 +76,26 @@ impl Ageing {
             if used < self.turn() && now < started + self.age {
                 return out.wake_at(started + self.age);
             }
-            match queues.get(queue).and_then(key) {
-                Some(key) => ready.put_back(queue, key),
-                None => ready.remove(queue),
+            match ready.queues.get(queue).and_then(key) {
+                Some(key) => ready.wait(now, queue, key, out),
+                None => {
+                    ready.remove(queue);
+                    out.set(queue, HOLD);
+                }
             }
-            ready.set_since(queue, now);
-            out.set(queue, Verdict::Hold(Urgency::NOW));
         }
         if started > Instant::ZERO {
             let rest = now + now.since(started).min(self.age);
             ready.update_aged_turn(|turn| (turn.started, turn.rest) = (Instant::ZERO, rest));
         }
-        self.look(now, device, (queues, ready), out, beyond);
+        self.look(now, ready, out, beyond);
     }
 
     /// Gives the queue that has waited longest a turn, if it is due.
     fn look<D: PolicyState>(
         self,
         now: Instant,
-        device: DeviceId,
-        (queues, ready): (&QueueTable<'_>, &Ready<'_, D>),
+        ready: &Ready<'_, D>,
         out: &mut Decisions<'_>,
         beyond: u16,
     ) {
@@ -108,7 +108,7 @@ impl Ageing {
             return out.wake_at(next);
         }
         let waits = |id: QueueId| ready.place(id) == Place::Waiting && ready.key(id).class > beyond;
-        let longest = queues.ready_on(device).map(|info| info.id).filter(|&id| waits(id));
+        let longest = ready.queues.ready_on(ready.id).map(|info| info.id).filter(|&id| waits(id));
         let longest = longest.min_by_key(|&id| ready.since(id));
         let due = longest.map(|id| ready.since(id) + self.age);
         if let Some((queue, _)) = longest.zip(due).filter(|(_, due)| *due <= now) {

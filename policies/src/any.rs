@@ -4,16 +4,13 @@ use core::any::TypeId;
 use core::fmt;
 use core::str::FromStr;
 
-use xsched_core::hint::PolicyHint;
-use xsched_core::id::QueueId;
-use xsched_core::policy::{Changed, Decisions, Event, Policy};
-use xsched_core::scheduler::QueueTable;
-use xsched_core::time::{Duration, Instant};
+use xsched_core::policy::Policy;
 
 use crate::awf::Awf;
 use crate::cfs::Cfs;
 use crate::chpf::Chpf;
 use crate::edf::{Edf, Kedf};
+use crate::engine::forward;
 use crate::fcfs::Fcfs;
 use crate::hhpf::Hhpf;
 use crate::hpf::Hpf;
@@ -21,7 +18,7 @@ use crate::lax::Lax;
 use crate::mlfq::Mlfq;
 use crate::pup::Pup;
 use crate::spup::Spup;
-use crate::strict::Strict;
+use crate::strict::{StrictEdf, StrictKedf, StrictUp, StrictWfq};
 use crate::up::Up;
 use crate::wfq::Wfq;
 
@@ -52,8 +49,8 @@ macro_rules! any {
             /// Parsing takes the long names as well, and ignores case, underscores and dashes.
             pub const NAMES: &[&str] = &[$($short),*];
 
-            /// Whether `P` is a policy of this crate, or this type. Drivers may trust what such a
-            /// policy says of itself, since it is tested here.
+            /// Whether `P` is a policy of this crate, or this type. Drivers may call such a policy
+            /// on threads that submit and wait: none blocks, and each is over in microseconds.
             ///
             /// ```
             /// use xsched_policies::{Any, hpf::Hpf};
@@ -134,13 +131,13 @@ any! {
     /// Strict utilisation partition between processes.
     Spup(Spup) = "spup", "strict_process_utilization_partition";
     /// Strict classes, and the earliest deadline first in each.
-    StrictEdf(Strict<Edf>) = "strict_edf", "strict_earliest_deadline_first";
+    StrictEdf(StrictEdf) = "strict_edf", "strict_earliest_deadline_first";
     /// Strict classes, and the K earliest deadlines first in each.
-    StrictKedf(Strict<Kedf>) = "strict_kedf", "strict_k_earliest_deadline_first";
+    StrictKedf(StrictKedf) = "strict_kedf", "strict_k_earliest_deadline_first";
     /// Strict classes, and a utilisation partition in each.
-    StrictUp(Strict<Up>) = "strict_up", "strict_utilization_partition";
+    StrictUp(StrictUp) = "strict_up", "strict_utilization_partition";
     /// Strict classes, and weighted fair queueing in each.
-    StrictWfq(Strict<Wfq>) = "strict_wfq", "strict_weighted_fair_queueing";
+    StrictWfq(StrictWfq) = "strict_wfq", "strict_weighted_fair_queueing";
 }
 
 /// There is no policy of that name.
@@ -159,44 +156,7 @@ impl fmt::Display for UnknownPolicy {
 
 impl core::error::Error for UnknownPolicy {}
 
-impl Policy for Any {
-    fn name(&self) -> &'static str {
-        self.get().name()
-    }
-    fn holds(&self) -> bool {
-        self.get().holds()
-    }
-    fn progress_every(&self) -> Option<Duration> {
-        self.get().progress_every()
-    }
-    fn reads_cpu_priority(&self) -> bool {
-        self.get().reads_cpu_priority()
-    }
-    fn spares_the_highest(&self) -> bool {
-        self.get().spares_the_highest()
-    }
-    fn spares_equals(&self) -> bool {
-        self.get().spares_equals()
-    }
-    fn is_quick(&self) -> bool {
-        self.get().is_quick()
-    }
-    fn configure(&mut self, hint: PolicyHint) -> bool {
-        self.get_mut().configure(hint)
-    }
-    fn observe(&mut self, now: Instant, queue: QueueId, event: Event, queues: &QueueTable<'_>) {
-        self.get_mut().observe(now, queue, event, queues);
-    }
-    fn decide(
-        &mut self,
-        now: Instant,
-        changed: Changed<'_>,
-        queues: &QueueTable<'_>,
-        out: &mut Decisions<'_>,
-    ) {
-        self.get_mut().decide(now, changed, queues, out);
-    }
-}
+forward!(Any, |this| this.get().name(), this.get(), this.get_mut());
 
 #[cfg(test)]
 mod tests {

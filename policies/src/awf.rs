@@ -9,7 +9,7 @@
 use xsched_core::scheduler::QueueInfo;
 use xsched_core::time::Instant;
 
-use crate::choose::{Chooser, Rules, Width};
+use crate::choose::{Chooser, Rules};
 use crate::engine::policy;
 
 #[derive(Clone, Copy, Debug)]
@@ -21,19 +21,9 @@ impl Rules for Active {
     fn key(&self, _now: Instant, info: &QueueInfo) -> Option<u64> {
         Some(u64::from(!info.hints.active_window))
     }
-
-    fn width(&self) -> Width {
-        Width::Class
-    }
 }
 
 policy! {
     /// Active window first. It has no state of its own.
-    Awf(Chooser<Active>), "awf"
-}
-
-impl Default for Awf {
-    fn default() -> Self {
-        Self(Chooser::new(Active))
-    }
+    Awf(Chooser<Active>) = Chooser::new(Active), "awf"
 }

@@ -9,10 +9,9 @@
 
 use xsched_core::hint::Priority;
 use xsched_core::scheduler::QueueInfo;
-use xsched_core::time::Duration;
 
 use crate::engine::policy;
-use crate::share::{Share, TIMESLICE};
+use crate::share::Share;
 
 /// Steps of priority, up and down, that differ.
 const STEPS: usize = 37;
@@ -39,21 +38,7 @@ fn weight(info: &QueueInfo) -> u32 {
 
 policy! {
     /// Completely fair. See the [module](self).
-    Cfs(Share), "cfs"
-}
-
-impl Cfs {
-    /// With rounds of this length.
-    #[must_use]
-    pub const fn new(timeslice: Duration) -> Self {
-        Self(Share::new(timeslice, weight))
-    }
-}
-
-impl Default for Cfs {
-    fn default() -> Self {
-        Self::new(TIMESLICE)
-    }
+    Cfs(Share) = Share::new(weight), "cfs"
 }
 
 const _: () = assert!(WEIGHTS[STEPS] == 1_024 && WEIGHTS[2 * STEPS] <= crate::share::WEIGHT_MAX);

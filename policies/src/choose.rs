@@ -8,17 +8,15 @@
 //! happens once, and not with each command.
 
 use xsched_core::hint::{PolicyHint, Priority};
-use xsched_core::id::{DeviceId, QueueId};
+use xsched_core::id::QueueId;
 use xsched_core::policy::{
-    Changed, Decisions, Event, QueueInfo, QueueTable, Urgency, Verdict, policy_state,
+    Changed, Decisions, Event, MayHold, Needs, QueueInfo, QueueTable, Verdict, policy_state,
 };
-use xsched_core::time::{Duration, Instant};
+use xsched_core::time::Instant;
 
 use crate::ageing::{AGED, Ageing};
-use crate::engine::each_changed;
+use crate::engine::{HOLD, each_changed};
 use crate::ready::{Key, Place};
-
-const HOLD: Verdict = Verdict::Hold(Urgency::NOW);
 
 /// The class of all queues where there are no strict classes; the highest priority otherwise.
 const FIRST: u16 = AGED + 1;
@@ -54,7 +52,9 @@ pub(crate) trait Rules: Copy {
     /// What a queue is ordered by; nothing if it must not run.
     fn key(&self, now: Instant, info: &QueueInfo) -> Option<u64>;
 
-    fn width(&self) -> Width;
+    fn width(&self) -> Width {
+        Width::Class
+    }
 
     /// When the key of a queue changes by itself, if it stays ready.
     fn changes_at(&self, info: &QueueInfo) -> Option<Instant> {
@@ -109,26 +109,14 @@ impl<R: Rules> Chooser<R> {
         queues.devices().for_each(|device| queues.clear_device_state(device));
     }
 
-    pub(crate) fn progress_every(&self) -> Option<Duration> {
-        self.ageing.map(Ageing::progress_every)
-    }
-
-    #[expect(clippy::unused_self, reason = "what all engines are asked")]
-    pub(crate) const fn reads_cpu_priority(&self) -> bool {
-        R::READS_CPU
-    }
-
-    pub(crate) const fn holds(&self) -> bool {
-        !self.all_run
-    }
-
-    pub(crate) const fn spares_the_highest(&self) -> bool {
-        self.classes && self.ageing.is_none()
-    }
-
-    #[expect(clippy::unused_self, reason = "what all engines are asked")]
-    pub(crate) const fn spares_equals(&self) -> bool {
-        false
+    pub(crate) fn needs(&self) -> Needs {
+        let may_hold = match self.ageing {
+            _ if self.all_run => MayHold::Nothing,
+            None if self.classes => MayHold::Peers,
+            _ => MayHold::Anything,
+        };
+        let progress_every = self.ageing.map(Ageing::progress_every);
+        Needs { may_hold, progress_every, cpu_priority: R::READS_CPU }
     }
 
     pub(crate) fn configure(&mut self, hint: PolicyHint) -> bool {
@@ -191,7 +179,8 @@ impl<R: Rules> Chooser<R> {
         }
         let mut next = self.next.filter(|_| !all && !due);
         let mut look = |info: &QueueInfo| {
-            self.follow(now, info, queues, out);
+            let Some(ready) = Ready::on(queues, info.device) else { return };
+            self.follow(now, info, &ready, out);
             let at = self.rules.changes_at(info).filter(|&at| info.ready && at > now);
             next = next.into_iter().chain(at).min();
         };
@@ -206,9 +195,10 @@ impl<R: Rules> Chooser<R> {
         }
         match changed {
             Changed::Some { devices, .. } if !everywhere && !due => {
-                devices.iter().for_each(|&device| self.choose(now, device, queues, out));
+                let changed = devices.iter().filter_map(|&device| Ready::on(queues, device));
+                changed.for_each(|ready| self.choose(now, &ready, out));
             }
-            _ => queues.devices().for_each(|device| self.choose(now, device, queues, out)),
+            _ => Ready::on_all(queues).for_each(|ready| self.choose(now, &ready, out)),
         }
         self.next = next;
         if let Some(next) = next {
@@ -224,20 +214,13 @@ impl<R: Rules> Chooser<R> {
         self.rules.key(now, info).map(|within| Key { class, within })
     }
 
-    fn follow(
-        &self,
-        now: Instant,
-        info: &QueueInfo,
-        queues: &QueueTable<'_>,
-        out: &mut Decisions<'_>,
-    ) {
-        let Some(ready) = Ready::on(queues, info.device) else { return };
+    fn follow(&self, now: Instant, info: &QueueInfo, ready: &Ready<'_>, out: &mut Decisions<'_>) {
         let Some(key) = self.key(now, info) else {
             ready.remove(info.id);
             return out.set(info.id, HOLD);
         };
         if !info.ready {
-            return self.rest(info.id, key, &ready, out);
+            return self.rest(info.id, key, ready, out);
         }
         let place = ready.place(info.id);
         if matches!(place, Place::Waiting | Place::Chosen) {
@@ -249,7 +232,7 @@ impl<R: Rules> Chooser<R> {
                 return ready.put_back(info.id, key);
             }
         }
-        wait(now, info.id, key, &ready, out);
+        ready.wait(now, info.id, key, out);
     }
 
     /// A queue has nothing to run.
@@ -280,42 +263,28 @@ impl<R: Rules> Chooser<R> {
     }
 
     /// Lets the queues with the best keys run. At equal keys a queue that runs goes on.
-    fn choose(
-        &self,
-        now: Instant,
-        device: DeviceId,
-        queues: &QueueTable<'_>,
-        out: &mut Decisions<'_>,
-    ) {
-        let Some(ready) = Ready::on(queues, device) else { return };
+    fn choose(&self, now: Instant, ready: &Ready<'_>, out: &mut Decisions<'_>) {
         if let Some(ageing) = self.ageing {
             let key = |info: &QueueInfo| self.key(now, info);
-            ageing.step(now, device, (queues, &ready), out, AGED, key);
+            ageing.step(now, ready, out, AGED, key);
         }
-        let bar = self.rules.bar(queues);
+        let bar = self.rules.bar(&ready.queues);
         let barred = |key: Key| key.class != AGED && key.within > bar;
-        while let Some((queue, key)) = last_chosen(&ready, self.rules.width()) {
+        while let Some((queue, key)) = last_chosen(ready, self.rules.width()) {
             let overtaken = ready.best().is_some_and(|(_, best)| {
                 best.class < key.class || self.rules.width() == Width::Class && best < key
             });
             if !(overtaken || barred(key)) {
                 break;
             }
-            wait(now, queue, key, &ready, out);
+            ready.wait(now, queue, key, out);
         }
         match self.rules.width() {
-            Width::Top(k) => choose_top(now, &ready, k.max(1), out),
-            Width::Class => choose_class(&ready, out, barred),
+            Width::Top(k) => choose_top(now, ready, k.max(1), out),
+            Width::Class => choose_class(ready, out, barred),
         }
-        release(&ready, out);
+        release(ready, out);
     }
-}
-
-/// Makes a queue wait from now on.
-fn wait(now: Instant, queue: QueueId, key: Key, ready: &Ready<'_>, out: &mut Decisions<'_>) {
-    ready.put_back(queue, key);
-    ready.set_since(queue, now);
-    out.set(queue, HOLD);
 }
 
 /// The one with the highest key of those that were chosen; in a class all have the same.
@@ -337,7 +306,7 @@ fn choose_top(now: Instant, ready: &Ready<'_>, k: u32, out: &mut Decisions<'_>) 
     while let Some((queue, key)) =
         last_chosen(ready, Width::Top(k)).filter(|_| ready.chosen_count() > k)
     {
-        wait(now, queue, key, ready, out);
+        ready.wait(now, queue, key, out);
     }
     while let Some((_, key)) = ready.best() {
         if let Some((queue, last)) = last_chosen(ready, Width::Top(k)) {
@@ -346,11 +315,10 @@ fn choose_top(now: Instant, ready: &Ready<'_>, k: u32, out: &mut Decisions<'_>) 
                 return;
             }
             if full {
-                wait(now, queue, last, ready, out);
+                ready.wait(now, queue, last, out);
             }
         }
-        let Some(queue) = ready.choose_best() else { return };
-        out.set(queue, Verdict::Run);
+        ready.run_best(out);
     }
 }
 
@@ -360,8 +328,7 @@ fn choose_class(ready: &Ready<'_>, out: &mut Decisions<'_>, barred: impl Fn(Key)
         if barred(key) || running.is_some_and(|running| running < key) {
             return;
         }
-        let Some(queue) = ready.choose_best() else { return };
-        out.set(queue, Verdict::Run);
+        ready.run_best(out);
     }
 }
 
@@ -378,7 +345,5 @@ fn release(ready: &Ready<'_>, out: &mut Decisions<'_>) {
     if lowest.is_some_and(|lowest| lowest <= under) {
         return;
     }
-    while let Some(parked) = ready.release_parked() {
-        out.set(parked, Verdict::Run);
-    }
+    ready.release_parked(out);
 }

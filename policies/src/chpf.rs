@@ -11,7 +11,7 @@
 use xsched_core::scheduler::QueueInfo;
 use xsched_core::time::Instant;
 
-use crate::choose::{Chooser, Rules, Width};
+use crate::choose::{Chooser, Rules};
 use crate::engine::policy;
 
 #[derive(Clone, Copy, Debug)]
@@ -24,19 +24,9 @@ impl Rules for HighestThread {
     fn key(&self, _now: Instant, info: &QueueInfo) -> Option<u64> {
         Some(i16::MAX.abs_diff(info.hints.cpu_priority).into())
     }
-
-    fn width(&self) -> Width {
-        Width::Class
-    }
 }
 
 policy! {
     /// Highest CPU priority first. See the [module](self).
-    Chpf(Chooser<HighestThread>), "chpf"
-}
-
-impl Default for Chpf {
-    fn default() -> Self {
-        Self(Chooser::new(HighestThread))
-    }
+    Chpf(Chooser<HighestThread>) = Chooser::new(HighestThread), "chpf"
 }

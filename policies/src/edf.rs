@@ -26,10 +26,13 @@ use crate::engine::policy;
 const UNHINTED: Duration = Duration::from_ms(86_400_000);
 
 #[derive(Clone, Copy, Debug)]
-struct Earliest {
+pub(crate) struct Earliest {
     k: u32,
     settable: bool,
 }
+
+pub(crate) const EDF: Earliest = Earliest { k: 1, settable: false };
+pub(crate) const KEDF: Earliest = Earliest { k: 1, settable: true };
 
 impl Rules for Earliest {
     const STRICT: bool = false;
@@ -54,40 +57,10 @@ impl Rules for Earliest {
 
 policy! {
     /// Earliest deadline first. See the [module](self).
-    Edf(Chooser<Earliest>), "edf"
+    Edf(Chooser<Earliest>) = Chooser::new(EDF), "edf"
 }
 
 policy! {
     /// The K earliest deadlines first, on each device. See the [module](self).
-    Kedf(Chooser<Earliest>), "kedf"
-}
-
-impl Edf {
-    pub(crate) const fn with_classes(self) -> Self {
-        Self(self.0.with_classes())
-    }
-}
-
-impl Default for Edf {
-    fn default() -> Self {
-        Self(Chooser::new(Earliest { k: 1, settable: false }))
-    }
-}
-
-impl Kedf {
-    /// With so many at a time, at least 1.
-    #[must_use]
-    pub fn new(k: u32) -> Self {
-        Self(Chooser::new(Earliest { k: k.max(1), settable: true }))
-    }
-
-    pub(crate) const fn with_classes(self) -> Self {
-        Self(self.0.with_classes())
-    }
-}
-
-impl Default for Kedf {
-    fn default() -> Self {
-        Self::new(1)
-    }
+    Kedf(Chooser<Earliest>) = Chooser::new(KEDF), "kedf"
 }

@@ -2,8 +2,10 @@
 //! common.
 
 use xsched_core::hint::Priority;
-use xsched_core::policy::Changed;
+use xsched_core::policy::{Changed, Urgency, Verdict};
 use xsched_core::scheduler::{QueueInfo, QueueTable};
+
+pub(crate) const HOLD: Verdict = Verdict::Hold(Urgency::NOW);
 
 /// Looks at each queue that may have changed and is still there, and if everything may have, at all
 /// but those that are idle and may run when they want.
@@ -21,10 +23,56 @@ pub(crate) fn each_changed(
     changed.queues(queues).for_each(follow);
 }
 
-/// Declares a policy that leaves everything to an engine with methods of the same names. Policies
-/// are types of their own, so that the engines can change.
+/// Implements [`Policy`](xsched_core::policy::Policy) by another one, or by an engine with methods
+/// of the same names.
+macro_rules! forward {
+    ($policy:ty, |$this:ident| $name:expr, $inner:expr, $inner_mut:expr) => {
+        impl ::xsched_core::policy::Policy for $policy {
+            fn name(&self) -> &'static str {
+                let $this = self;
+                let _ = $this;
+                $name
+            }
+
+            fn needs(&self) -> ::xsched_core::policy::Needs {
+                let $this = self;
+                $inner.needs()
+            }
+
+            fn configure(&mut self, hint: ::xsched_core::hint::PolicyHint) -> bool {
+                let $this = self;
+                $inner_mut.configure(hint)
+            }
+
+            fn observe(
+                &mut self,
+                now: ::xsched_core::time::Instant,
+                queue: ::xsched_core::id::QueueId,
+                event: ::xsched_core::policy::Event,
+                queues: &::xsched_core::scheduler::QueueTable<'_>,
+            ) {
+                let $this = self;
+                $inner_mut.observe(now, queue, event, queues);
+            }
+
+            fn decide(
+                &mut self,
+                now: ::xsched_core::time::Instant,
+                changed: ::xsched_core::policy::Changed<'_>,
+                queues: &::xsched_core::scheduler::QueueTable<'_>,
+                out: &mut ::xsched_core::policy::Decisions<'_>,
+            ) {
+                let $this = self;
+                $inner_mut.decide(now, changed, queues, out);
+            }
+        }
+    };
+}
+
+/// Declares a policy that leaves everything to an engine, and what engine that is by default.
+/// Policies are types of their own, so that the engines can change.
 macro_rules! policy {
-    ($(#[$doc:meta])* $policy:ident($engine:ty), $name:literal) => {
+    ($(#[$doc:meta])* $policy:ident($engine:ty) = $default:expr, $name:literal) => {
         $(#[$doc])*
         ///
         /// ```
@@ -37,60 +85,14 @@ macro_rules! policy {
         #[derive(Clone, Copy, Debug)]
         pub struct $policy($engine);
 
-        impl ::xsched_core::policy::Policy for $policy {
-            fn name(&self) -> &'static str {
-                $name
-            }
-
-            fn holds(&self) -> bool {
-                self.0.holds()
-            }
-
-            fn progress_every(&self) -> Option<::xsched_core::time::Duration> {
-                self.0.progress_every()
-            }
-
-            fn reads_cpu_priority(&self) -> bool {
-                self.0.reads_cpu_priority()
-            }
-
-            fn spares_the_highest(&self) -> bool {
-                self.0.spares_the_highest()
-            }
-
-            fn spares_equals(&self) -> bool {
-                self.0.spares_equals()
-            }
-
-            fn is_quick(&self) -> bool {
-                true
-            }
-
-            fn configure(&mut self, hint: ::xsched_core::hint::PolicyHint) -> bool {
-                self.0.configure(hint)
-            }
-
-            fn observe(
-                &mut self,
-                now: ::xsched_core::time::Instant,
-                queue: ::xsched_core::id::QueueId,
-                event: ::xsched_core::policy::Event,
-                queues: &::xsched_core::scheduler::QueueTable<'_>,
-            ) {
-                self.0.observe(now, queue, event, queues);
-            }
-
-            fn decide(
-                &mut self,
-                now: ::xsched_core::time::Instant,
-                changed: ::xsched_core::policy::Changed<'_>,
-                queues: &::xsched_core::scheduler::QueueTable<'_>,
-                out: &mut ::xsched_core::policy::Decisions<'_>,
-            ) {
-                self.0.decide(now, changed, queues, out);
+        impl Default for $policy {
+            fn default() -> Self {
+                Self($default)
             }
         }
+
+        $crate::engine::forward!($policy, |this| $name, this.0, this.0);
     };
 }
 
-pub(crate) use policy;
+pub(crate) use {forward, policy};

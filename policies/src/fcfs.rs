@@ -1,7 +1,7 @@
 //! First come, first served: no scheduling. Every queue runs, and the device shares itself as its
 //! hardware does. The baseline that every other policy is compared with.
 
-use xsched_core::policy::{Changed, Decisions, Policy};
+use xsched_core::policy::{Changed, Decisions, MayHold, Needs, Policy};
 use xsched_core::scheduler::QueueTable;
 use xsched_core::time::Instant;
 
@@ -21,12 +21,8 @@ impl Policy for Fcfs {
         "fcfs"
     }
 
-    fn holds(&self) -> bool {
-        false
-    }
-
-    fn is_quick(&self) -> bool {
-        true
+    fn needs(&self) -> Needs {
+        Needs { may_hold: MayHold::Nothing, ..Needs::default() }
     }
 
     fn decide(

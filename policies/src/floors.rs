@@ -4,11 +4,11 @@
 
 use xsched_core::hint::{PolicyHint, Priority};
 use xsched_core::id::{DeviceId, QueueId};
-use xsched_core::policy::{Changed, Decisions, Event, Urgency, Verdict};
+use xsched_core::policy::{Changed, Decisions, Event, MayHold, Needs, Urgency, Verdict};
 use xsched_core::scheduler::{QueueInfo, QueueTable};
-use xsched_core::time::{Duration, Instant};
+use xsched_core::time::Instant;
 
-use crate::choose::{Chooser, Rules, Width};
+use crate::choose::{Chooser, Rules};
 use crate::turns::Turns;
 
 /// Highest priority first, by the floors of the table.
@@ -47,10 +47,6 @@ impl Rules for Highest {
         Some(key(info.hints.priority))
     }
 
-    fn width(&self) -> Width {
-        Width::Class
-    }
-
     fn bar(&self, queues: &QueueTable<'_>) -> u64 {
         if self.across { key(top(queues)) } else { u64::MAX }
     }
@@ -68,28 +64,15 @@ impl Floors {
         Self { has_turns: true, ..Self::without_turns(false) }
     }
 
-    pub(crate) fn progress_every(&self) -> Option<Duration> {
-        self.chooser.progress_every()
-    }
-
-    #[expect(clippy::unused_self, reason = "what all engines are asked")]
-    pub(crate) const fn reads_cpu_priority(&self) -> bool {
-        false
-    }
-
-    #[expect(clippy::unused_self, reason = "what all engines are asked")]
-    pub(crate) const fn holds(&self) -> bool {
-        true
-    }
-
     /// A queue of another device may be the higher one where all count, and one that waits long
     /// has a turn.
-    pub(crate) const fn spares_the_highest(&self) -> bool {
-        !self.across && !self.ageing
-    }
-
-    pub(crate) const fn spares_equals(&self) -> bool {
-        self.spares_the_highest() && self.turns.is_none()
+    pub(crate) fn needs(&self) -> Needs {
+        let may_hold = match self.turns {
+            _ if self.across || self.ageing => MayHold::Anything,
+            Some(_) => MayHold::Peers,
+            None => MayHold::Lower,
+        };
+        Needs { may_hold, ..self.chooser.needs() }
     }
 
     pub(crate) fn configure(&mut self, hint: PolicyHint) -> bool {

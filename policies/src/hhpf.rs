@@ -10,11 +10,5 @@ use crate::floors::Floors;
 
 policy! {
     /// Highest priority first, across devices. See the [module](self).
-    Hhpf(Floors), "hhpf"
-}
-
-impl Default for Hhpf {
-    fn default() -> Self {
-        Self(Floors::without_turns(true))
-    }
+    Hhpf(Floors) = Floors::without_turns(true), "hhpf"
 }

@@ -7,19 +7,14 @@
 //! queues have priority 0.
 //!
 //! With [`PolicyHint::Timeslice`](xsched_core::hint::PolicyHint::Timeslice) those of the ready
-//! queues of the highest priority that fill the device take turns: one of them runs, first come,
-//! first served, and for a timeslice at most while others wait, as with Linux's `SCHED_RR`. A
-//! device that changes between programs by time slices of its own would finish all of them late.
-//! Queues that leave room run beside that one: those with many pauses, and all where the device
-//! runs several programs at the same time
-//! ([`Report::leaves_room`](xsched_core::message::Report::leaves_room)). With ageing there are no
-//! turns.
+//! queues of the highest priority that claim the whole device
+//! ([`Claim`](xsched_core::message::Claim)) take turns: one of them runs, first come, first served,
+//! and for a timeslice at most while others wait, as with Linux's `SCHED_RR`. A device that changes
+//! between programs by time slices of its own would finish all of them late. Queues that claim a
+//! part run beside that one. With ageing there are no turns.
 //!
-//! Where all ready queues of the highest priority are bound by their hosts, those of the next
-//! priority run beside them: most of the time the device would have nothing to do otherwise, and
-//! the hosts would launch no sooner
-//! ([`Report::host_bound`](xsched_core::message::Report::host_bound), which a node's daemon finds
-//! out). With ageing they do not.
+//! If all ready queues of the highest priority claim little, those of the next priority run beside
+//! them: most of the time the device would have nothing to do otherwise. With ageing they do not.
 //!
 //! With [`PolicyHint::Ageing`](xsched_core::hint::PolicyHint::Ageing) low priorities have a turn
 //! now and then. Queues are looked at one by one then, and an idle queue may launch what fits into
@@ -30,7 +25,7 @@ use crate::floors::Floors;
 
 policy! {
     /// Highest priority first, per device. See the [module](self).
-    Hpf(Floors), "hpf"
+    Hpf(Floors) = Floors::with_turns(), "hpf"
 }
 
 impl Hpf {
@@ -49,11 +44,5 @@ impl Hpf {
     #[must_use]
     pub const fn without_turns() -> Self {
         Self(Floors::without_turns(false))
-    }
-}
-
-impl Default for Hpf {
-    fn default() -> Self {
-        Self(Floors::with_turns())
     }
 }

@@ -12,7 +12,7 @@ use xsched_core::hint::Priority;
 use xsched_core::scheduler::QueueInfo;
 use xsched_core::time::Instant;
 
-use crate::choose::{Chooser, Rules, Width};
+use crate::choose::{Chooser, Rules};
 use crate::engine::policy;
 
 #[derive(Clone, Copy, Debug)]
@@ -39,10 +39,6 @@ impl Rules for Laxities {
         runs.then(|| (Priority::MAX.rank() - priority.rank()) as u64)
     }
 
-    fn width(&self) -> Width {
-        Width::Class
-    }
-
     fn changes_at(&self, info: &QueueInfo) -> Option<Instant> {
         info.hints.laxity.map(|laxity| info.report.ready_since + laxity.lax)
     }
@@ -50,11 +46,5 @@ impl Rules for Laxities {
 
 policy! {
     /// Laxity. See the [module](self).
-    Lax(Chooser<Laxities>), "lax"
-}
-
-impl Default for Lax {
-    fn default() -> Self {
-        Self(Chooser::new(Laxities))
-    }
+    Lax(Chooser<Laxities>) = Chooser::new(Laxities), "lax"
 }

@@ -1,24 +1,10 @@
 //! Scheduling policies, one file each. All of them run unchanged in the simulator and in
 //! production, without an allocator.
 //!
-//! | name | decides |
-//! |---|---|
-//! | [`fcfs`](fcfs::Fcfs) | nothing: what the hardware does by itself |
-//! | [`hpf`](hpf::Hpf) | highest priority first, per device |
-//! | [`hhpf`](hhpf::Hhpf) | highest priority first, across devices |
-//! | [`chpf`](chpf::Chpf) | highest priority of the submitting thread first |
-//! | [`edf`](edf::Edf) | earliest deadline first |
-//! | [`kedf`](edf::Kedf) | the K earliest deadlines first |
-//! | [`lax`](lax::Lax) | a lower priority for so long, then a higher one |
-//! | [`awf`](awf::Awf) | the active window first |
-//! | [`up`](up::Up) | device time in proportion to percentages |
-//! | [`pup`](pup::Pup) | the same between processes |
-//! | [`spup`](spup::Spup) | the same, with percentages as upper bounds |
-//! | [`wfq`](wfq::Wfq) | device time in proportion to weights |
-//! | [`cfs`](cfs::Cfs) | the same, with weights that follow from priorities |
-//! | [`mlfq`](mlfq::Mlfq) | short work first, without knowing what is short |
-//! | [`strict_edf`](strict::Strict) | strict classes by priority, and in each class `edf` |
-//! | `strict_kedf`, `strict_up`, `strict_wfq` | the same with these |
+//! _Idle_ is how long a device may stay idle while a queue is ready. _Starves_ is whether a ready
+//! queue may wait for ever.
+//!
+#![doc = include_str!("table.md")]
 //!
 //! The strict ones (hpf, hhpf, chpf, lax, awf and strict classes) let low priorities starve, unless
 //! [`PolicyHint::Ageing`](xsched_core::hint::PolicyHint::Ageing) gives them a turn now and then: a

@@ -15,18 +15,17 @@
 //! [`PolicyHint::Timeslice`] sets the slice of level 0.
 
 use xsched_core::hint::{PolicyHint, Priority};
-use xsched_core::id::{DeviceId, QueueId};
+use xsched_core::id::QueueId;
 use xsched_core::level::Level;
 use xsched_core::policy::{
-    Changed, Decisions, Event, Policy, QueueInfo, QueueTable, Urgency, Verdict, policy_state,
+    Changed, Decisions, Event, Needs, Policy, QueueInfo, QueueTable, Verdict, policy_state,
 };
 use xsched_core::time::{Duration, Instant};
 
-use crate::engine::each_changed;
+use crate::engine::HOLD;
 use crate::ready::{Key, Place};
 use crate::share::SOON;
 
-const HOLD: Verdict = Verdict::Hold(Urgency::NOW);
 /// The last level.
 const LAST: u16 = 3;
 /// A queue that waits or idles for this many slices of level 0 changes its level.
@@ -71,12 +70,9 @@ impl Policy for Mlfq {
         "mlfq"
     }
 
-    fn progress_every(&self) -> Option<Duration> {
-        Some(Duration::from_ns(self.slice.as_ns() / REPORTS))
-    }
-
-    fn is_quick(&self) -> bool {
-        true
+    fn needs(&self) -> Needs {
+        let every = Duration::from_ns(self.slice.as_ns() / REPORTS);
+        Needs { progress_every: Some(every), ..Needs::default() }
     }
 
     fn configure(&mut self, hint: PolicyHint) -> bool {
@@ -113,12 +109,10 @@ impl Policy for Mlfq {
         queues: &QueueTable<'_>,
         out: &mut Decisions<'_>,
     ) {
-        each_changed(changed, queues, |info| self.follow(now, info, queues, out));
-        for device in queues.devices() {
-            if let Some(ready) = Ready::on(queues, device) {
-                self.promote(now, device, queues, &ready, out);
-                self.choose(now, device, queues, &ready, out);
-            }
+        Ready::each_changed(changed, queues, |info, ready| self.follow(now, info, ready, out));
+        for ready in Ready::on_all(queues) {
+            self.promote(now, &ready, out);
+            self.choose(now, &ready, out);
         }
     }
 }
@@ -138,14 +132,7 @@ impl Mlfq {
         self.slice.times(1 << level)
     }
 
-    fn follow(
-        &self,
-        now: Instant,
-        info: &QueueInfo,
-        queues: &QueueTable<'_>,
-        out: &mut Decisions<'_>,
-    ) {
-        let Some(ready) = Ready::on(queues, info.device) else { return };
+    fn follow(&self, now: Instant, info: &QueueInfo, ready: &Ready<'_>, out: &mut Decisions<'_>) {
         let place = ready.place(info.id);
         let lined_up = matches!(place, Place::Waiting | Place::Chosen);
         if info.hints.priority == Priority::NO_EXECUTE {
@@ -156,7 +143,7 @@ impl Mlfq {
             if lined_up {
                 ready.remove(info.id);
                 ready.set_since(info.id, now);
-                self.rest(info.id, &ready, out);
+                self.rest(info.id, ready, out);
             } else if place == Place::Out {
                 out.set(info.id, Verdict::Run);
             }
@@ -167,10 +154,10 @@ impl Mlfq {
         }
         ready.remove(info.id);
         if now.since(ready.since(info.id)) >= self.patience() {
-            ready.set_used(info.id, 0);
-            ready.set_tag(info.id, 0);
+            return line_up(now, info.id, 0, ready, out);
         }
-        wait(now, info.id, ready.tag(info.id) as u16, &ready, out);
+        let class = ready.tag(info.id) as u16;
+        ready.wait(now, info.id, Key { class, within: now.as_ns() }, out);
     }
 
     /// A queue has nothing to run. If its next command would have to wait, it is held, so that it
@@ -186,14 +173,7 @@ impl Mlfq {
     }
 
     /// Queues that have waited for too long go one level up.
-    fn promote(
-        &self,
-        now: Instant,
-        device: DeviceId,
-        queues: &QueueTable<'_>,
-        ready: &Ready<'_>,
-        out: &mut Decisions<'_>,
-    ) {
+    fn promote(&self, now: Instant, ready: &Ready<'_>, out: &mut Decisions<'_>) {
         if ready.best().is_none_or(|(_, best)| best.class == LAST && ready.chosen_count() == 0) {
             return;
         }
@@ -201,34 +181,23 @@ impl Mlfq {
         if now < look {
             return out.wake_at(look);
         }
-        let mut next = now + Duration::from_ns(self.patience().as_ns() / LOOKS);
-        let soonest = next;
         let waits = |info: &&QueueInfo| ready.place(info.id) == Place::Waiting;
-        let mut first = Instant::from_ns(u64::MAX);
-        for info in queues.ready_on(device).filter(waits) {
+        let mut first = now + self.patience();
+        for info in ready.queues.ready_on(ready.id).filter(waits) {
             let level = ready.key(info.id).class;
             let due = ready.since(info.id) + self.patience();
             if due <= now && level > 0 {
-                ready.set_used(info.id, 0);
-                ready.set_tag(info.id, u32::from(level - 1));
-                wait(now, info.id, level - 1, ready, out);
+                line_up(now, info.id, level - 1, ready, out);
             } else if level > 0 {
                 first = first.min(due);
             }
         }
-        next = next.max(first.min(now + self.patience())).max(soonest);
+        let next = first.max(now + Duration::from_ns(self.patience().as_ns() / LOOKS));
         ready.update(|device| device.look = next);
         out.wake_at(next);
     }
 
-    fn choose(
-        &self,
-        now: Instant,
-        device: DeviceId,
-        queues: &QueueTable<'_>,
-        ready: &Ready<'_>,
-        out: &mut Decisions<'_>,
-    ) {
+    fn choose(&self, now: Instant, ready: &Ready<'_>, out: &mut Decisions<'_>) {
         if let Some(queue) = ready.chosen().next() {
             let key = ready.key(queue);
             let running = now.since(ready.state().accounted);
@@ -236,13 +205,11 @@ impl Mlfq {
             let slice = self.slice_of(key.class);
             // Whose command the device runs meanwhile shows when that reports.
             let over = measured + running >= slice;
-            let waits = over && measured < slice && is_draining(device, queues);
+            let waits = over && measured < slice && is_draining(ready);
             let used = if waits { measured } else { measured + running };
             if used >= slice {
                 let level = (key.class + 1).min(LAST);
-                ready.set_used(queue, 0);
-                ready.set_tag(queue, u32::from(level));
-                wait(now, queue, level, ready, out);
+                line_up(now, queue, level, ready, out);
             } else if ready.best().is_some_and(|(_, best)| best.class < key.class) {
                 ready.put_back(queue, key);
                 let due = ready.since(queue) + self.patience();
@@ -253,29 +220,26 @@ impl Mlfq {
                 return out.wake_at(now + (slice - used));
             }
         }
-        if let Some(queue) = ready.choose_best() {
-            out.set(queue, Verdict::Run);
+        if let Some(queue) = ready.run_best(out) {
             ready.update(|device| device.accounted = now);
             let left = self.slice_of(ready.key(queue).class).as_ns();
             out.wake_at(now + Duration::from_ns(left.saturating_sub(ready.used(queue))));
         } else {
-            while let Some(parked) = ready.release_parked() {
-                out.set(parked, Verdict::Run);
-            }
+            ready.release_parked(out);
         }
     }
 }
 
 /// Whether a queue that is to hold has commands on the device that may run on.
-fn is_draining(device: DeviceId, queues: &QueueTable<'_>) -> bool {
+fn is_draining(ready: &Ready<'_>) -> bool {
     let in_flight = |info: &QueueInfo| info.report.launched > info.report.retired;
     let stopped = |info: &QueueInfo| info.held == Some(Level::Interrupt);
-    queues.ready_on(device).any(|info| !info.running && !stopped(info) && in_flight(info))
+    ready.queues.ready_on(ready.id).any(|info| !info.running && !stopped(info) && in_flight(info))
 }
 
-/// Puts a queue at the end of a level's line.
-fn wait(now: Instant, queue: QueueId, level: u16, ready: &Ready<'_>, out: &mut Decisions<'_>) {
-    ready.put_back(queue, Key { class: level, within: now.as_ns() });
-    ready.set_since(queue, now);
-    out.set(queue, HOLD);
+/// Puts a queue at the end of a level's line, whose slice it has from the start.
+fn line_up(now: Instant, queue: QueueId, level: u16, ready: &Ready<'_>, out: &mut Decisions<'_>) {
+    ready.set_used(queue, 0);
+    ready.set_tag(queue, level.into());
+    ready.wait(now, queue, Key { class: level, within: now.as_ns() }, out);
 }

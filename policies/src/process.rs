@@ -3,10 +3,10 @@
 use xsched_core::id::{DeviceId, ProcessId};
 use xsched_core::time::{Duration, Instant};
 
+use crate::share::virtual_ns;
+
 /// A place in the table plus one, or a process's place plus one; 0 is none.
 pub(crate) type Link = u32;
-/// Usage of a process of 0.1 % in a nanosecond of device time.
-pub(crate) const SCALE: u64 = 1 << 10;
 /// Permille in a whole.
 pub(crate) const WHOLE: u64 = 1_000;
 
@@ -69,7 +69,7 @@ pub(crate) fn budget_of(span: Duration) -> i64 {
 impl Process {
     /// Its usage after this much device time.
     pub(crate) fn share(&self, span: Duration) -> u64 {
-        span.as_ns().saturating_mul(SCALE) / u64::from(self.permille.max(1))
+        virtual_ns(self.permille, span)
     }
 
     pub(crate) fn unreported(&self, now: Instant) -> Duration {

@@ -17,19 +17,18 @@
 use xsched_core::hint::{PolicyHint, Priority};
 use xsched_core::id::{DeviceId, QueueId};
 use xsched_core::policy::{
-    Changed, Decisions, Event, PolicyState, QueueInfo, QueueTable, Urgency, Verdict, policy_state,
+    Changed, Decisions, Event, Needs, PolicyState, QueueInfo, QueueTable, Verdict, policy_state,
 };
 use xsched_core::time::{Duration, Instant};
 
-use crate::engine::each_changed;
-use crate::process::{FREE, Link, Process, SCALE, WHOLE, budget_of};
-use crate::share::{SOON, grace, shortest_turn};
+use crate::engine::{HOLD, each_changed};
+use crate::process::{FREE, Link, Process, WHOLE, budget_of};
+use crate::share::{SOON, Timeslice, device_time};
+use crate::up::permille;
 
-const HOLD: Verdict = Verdict::Hold(Urgency::NOW);
 /// How many processes are told apart.
 pub(crate) const PLACES: usize = 64;
-/// Turns and reports in a timeslice, at most.
-const TURNS_MAX: u64 = 20;
+
 fn link(place: usize) -> Link {
     place as u32 + 1
 }
@@ -77,20 +76,11 @@ const UNHINTED: u32 = 10;
 /// The turns and the budgets of the processes on all devices.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Processes {
-    timeslice: Duration,
+    timeslice: Timeslice,
     strict: bool,
     /// Some places are shared.
     crowded: bool,
     places: [Process; PLACES],
-}
-
-/// A queue's percentage, in permille: 1 % without a hint, and 0.1 % for 0 %.
-fn permille(info: &QueueInfo) -> u32 {
-    match info.hints.utilization {
-        None => UNHINTED,
-        Some(0) => 1,
-        Some(percent) => u32::from(percent) * 10,
-    }
 }
 
 fn member(queues: &QueueTable<'_>, queue: QueueId) -> Member {
@@ -114,38 +104,17 @@ fn set_device(queues: &QueueTable<'_>, device: DeviceId, change: impl FnOnce(&mu
 }
 
 impl Processes {
-    pub(crate) const fn new(timeslice: Duration, strict: bool) -> Self {
-        Self { timeslice, strict, crowded: false, places: [FREE; PLACES] }
+    pub(crate) const fn new(strict: bool) -> Self {
+        Self { timeslice: Timeslice::DEFAULT, strict, crowded: false, places: [FREE; PLACES] }
     }
 
-    #[expect(clippy::unnecessary_wraps, reason = "what all engines say")]
-    pub(crate) const fn progress_every(&self) -> Option<Duration> {
-        Some(Duration::from_ns(self.timeslice.as_ns() / TURNS_MAX))
-    }
-
-    #[expect(clippy::unused_self, reason = "what all engines are asked")]
-    pub(crate) const fn reads_cpu_priority(&self) -> bool {
-        false
-    }
-
-    #[expect(clippy::unused_self, reason = "what all engines are asked")]
-    pub(crate) const fn holds(&self) -> bool {
-        true
-    }
-
-    #[expect(clippy::unused_self, reason = "what all engines are asked")]
-    pub(crate) const fn spares_the_highest(&self) -> bool {
-        false
-    }
-
-    #[expect(clippy::unused_self, reason = "what all engines are asked")]
-    pub(crate) const fn spares_equals(&self) -> bool {
-        false
+    pub(crate) fn needs(&self) -> Needs {
+        Needs { progress_every: Some(self.timeslice.step()), ..Needs::default() }
     }
 
     pub(crate) fn configure(&mut self, hint: PolicyHint) -> bool {
         let PolicyHint::Timeslice(timeslice) = hint else { return false };
-        self.timeslice = timeslice;
+        self.timeslice = Timeslice(timeslice);
         true
     }
 
@@ -457,8 +426,7 @@ impl Processes {
         if let Some(next) = next {
             let end = next.saturating_add(self.lead(process.device));
             let used = process.used.saturating_add(process.share(running));
-            let share = u128::from(end.saturating_sub(used)) * u128::from(process.permille);
-            left = Duration::from_ns(share.div_ceil(u128::from(SCALE)) as u64);
+            left = device_time(process.permille, end.saturating_sub(used));
         }
         if self.strict && process.hinted {
             let budget = process.budget(running).max(0);
@@ -468,7 +436,7 @@ impl Processes {
         }
         if process.ready == 0 {
             let grace = match device.grace {
-                Instant::ZERO => now + grace(self.timeslice),
+                Instant::ZERO => now + self.timeslice.grace(),
                 until => until,
             };
             set_device(queues, process.device, |device| device.grace = grace);
@@ -481,7 +449,7 @@ impl Processes {
         }
         set_device(queues, process.device, |device| device.grace = Instant::ZERO);
         // Each of its queues has to be put on the device.
-        let shortest = shortest_turn(self.timeslice, process.device, queues);
+        let shortest = self.timeslice.shortest_turn(process.device, queues);
         let shortest = device.begun + shortest.times(u64::from(process.ready.max(1)));
         if left == Duration::ZERO && now >= shortest {
             return false;
@@ -508,18 +476,18 @@ impl Processes {
     fn lead(&self, device: DeviceId) -> u64 {
         let ready = self.places.iter().filter(|p| p.device == device && p.ready > 0);
         let whole: u64 = ready.map(|process| u64::from(process.permille)).sum();
-        self.timeslice.as_ns().saturating_mul(SCALE) / (4 * whole.max(1))
+        self.timeslice.lead(whole)
     }
 
     /// How long after a turn its last report is waited for: queues that run report four times in
     /// that time.
     fn report_within(&self) -> Duration {
-        Duration::from_ns(4 * self.timeslice.as_ns() / TURNS_MAX)
+        self.timeslice.step().times(4)
     }
 
     /// The budget that a turn begins with at least: that of a shortest turn.
-    const fn least_budget(&self) -> i64 {
-        (self.timeslice.as_ns() / TURNS_MAX * WHOLE) as i64
+    fn least_budget(&self) -> i64 {
+        budget_of(self.timeslice.step())
     }
 
     /// Lets budgets grow, up to what a process has in a timeslice, or to the longest charge on the
@@ -529,7 +497,7 @@ impl Processes {
             return;
         }
         let span = now.since(of_device(queues, device).grown).as_ns();
-        let timeslice = self.timeslice.as_ns();
+        let timeslice = self.timeslice.0.as_ns();
         let least = self.least_budget();
         let Device { turn, accounted, .. } = of_device(queues, device);
         let here = |process: &Process| process.device == device;

@@ -11,27 +11,10 @@
 //! others evenly, with their percentages added up; on a device without any process that has room
 //! they are not scheduled.
 
-use xsched_core::time::Duration;
-
 use crate::engine::policy;
 use crate::processes::Processes;
-use crate::share::TIMESLICE;
 
 policy! {
     /// Utilisation partition between processes. See the [module](self).
-    Pup(Processes), "pup"
-}
-
-impl Pup {
-    /// With rounds of this length.
-    #[must_use]
-    pub const fn new(timeslice: Duration) -> Self {
-        Self(Processes::new(timeslice, false))
-    }
-}
-
-impl Default for Pup {
-    fn default() -> Self {
-        Self::new(TIMESLICE)
-    }
+    Pup(Processes) = Processes::new(false), "pup"
 }

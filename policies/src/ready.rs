@@ -9,9 +9,12 @@
 
 use xsched_core::id::{DeviceId, QueueId};
 use xsched_core::policy::{
-    DEVICE_WORDS, Field, PolicyState, QUEUE_WORDS, QueueInfo, QueueTable, StateCell, policy_state,
+    Changed, DEVICE_WORDS, Decisions, Field, PolicyState, QUEUE_WORDS, QueueInfo, QueueTable,
+    StateCell, Verdict, policy_state,
 };
 use xsched_core::time::{Duration, Instant};
+
+use crate::engine::{HOLD, each_changed};
 
 /// Where a queue is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -146,19 +149,10 @@ policy_state! {
     }
 }
 
-/// The lists of a device.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum List {
-    Chosen,
-    Parked,
-}
-
 impl Heads {
-    fn list(&mut self, list: List) -> &mut Link {
-        match list {
-            List::Chosen => &mut self.chosen,
-            List::Parked => &mut self.parked,
-        }
+    /// The list of those that are parked or chosen.
+    fn list(&mut self, place: Place) -> &mut Link {
+        if place == Place::Parked { &mut self.parked } else { &mut self.chosen }
     }
 }
 
@@ -169,14 +163,33 @@ type Device<'t, D> = StateCell<'t, (Heads, (AgedTurn, D)), DEVICE_WORDS>;
 /// beside them.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ready<'t, D: PolicyState> {
-    queues: QueueTable<'t>,
+    pub(crate) queues: QueueTable<'t>,
+    pub(crate) id: DeviceId,
     device: Device<'t, D>,
 }
 
 impl<'t, D: PolicyState> Ready<'t, D> {
     /// Those of a device; `None` if there is no such device.
     pub(crate) fn on(queues: &QueueTable<'t>, device: DeviceId) -> Option<Self> {
-        Some(Self { queues: *queues, device: queues.device_state(device)? })
+        Some(Self { queues: *queues, id: device, device: queues.device_state(device)? })
+    }
+
+    /// Those of each device.
+    pub(crate) fn on_all(queues: &QueueTable<'t>) -> impl Iterator<Item = Self> + use<'t, D> {
+        let queues = *queues;
+        queues.devices().filter_map(move |device| Self::on(&queues, device))
+    }
+
+    /// Looks at each queue that may have changed and is still there, with those of its device: see
+    /// [`each_changed`].
+    pub(crate) fn each_changed(
+        changed: Changed<'_>,
+        queues: &QueueTable<'t>,
+        mut follow: impl FnMut(&QueueInfo, &Self),
+    ) {
+        each_changed(changed, queues, |info| {
+            Self::on(queues, info.device).iter().for_each(|ready| follow(info, ready));
+        });
     }
 
     fn info(&self, link: Link) -> Option<&'t QueueInfo> {
@@ -213,17 +226,9 @@ impl<'t, D: PolicyState> Ready<'t, D> {
         self.set(link, |node| node.previous = previous);
     }
 
-    fn set_place(&self, link: Link, place: Place) {
-        self.set(link, |node| node.place = place);
-    }
-
     fn key_of(&self, link: Link) -> Key {
         let node = self.get(link);
         Key { class: node.class.0, within: node.within }
-    }
-
-    fn root(&self) -> Link {
-        self.heads().root
     }
 
     fn set_root(&self, root: Link) {
@@ -300,12 +305,6 @@ impl<'t, D: PolicyState> Ready<'t, D> {
         self.heads().chosen_count
     }
 
-    fn count_chosen(&self, change: i32) {
-        self.set_heads(|heads| {
-            heads.chosen_count = heads.chosen_count.saturating_add_signed(change);
-        });
-    }
-
     /// Those that are chosen, the latest first.
     pub(crate) fn chosen(&self) -> impl Iterator<Item = QueueId> + use<'t, D> {
         let this = *self;
@@ -317,7 +316,7 @@ impl<'t, D: PolicyState> Ready<'t, D> {
 
     /// The one with the lowest key that waits, and the key.
     pub(crate) fn best(&self) -> Option<(QueueId, Key)> {
-        let root = self.root();
+        let root = self.heads().root;
         self.info(root).map(|info| (info.id, self.key_of(root)))
     }
 
@@ -329,7 +328,7 @@ impl<'t, D: PolicyState> Ready<'t, D> {
             (node.child, node.next, node.previous) = (0, 0, 0);
             (node.place, node.class, node.within) = (Place::Waiting, class, key.within);
         });
-        self.set_root(self.meld(self.root(), link));
+        self.set_root(self.meld(self.heads().root, link));
     }
 
     /// Takes a queue out, wherever it is.
@@ -338,19 +337,18 @@ impl<'t, D: PolicyState> Ready<'t, D> {
         match self.place(queue) {
             Place::Out => return,
             Place::Waiting => self.unheap(link),
-            Place::Chosen => self.unlist(link, List::Chosen),
-            Place::Parked => self.unlist(link, List::Parked),
+            place => self.unlist(link, place),
         }
-        self.set_place(link, Place::Out);
+        self.set(link, |node| node.place = Place::Out);
     }
 
     /// Chooses the best of those that wait.
-    pub(crate) fn choose_best(&self) -> Option<QueueId> {
+    fn choose_best(&self) -> Option<QueueId> {
         let (queue, _) = self.best()?;
         let link = Self::link(queue);
         self.unheap(link);
-        self.enlist(link, List::Chosen);
-        self.count_chosen(1);
+        self.enlist(link, Place::Chosen);
+        self.set_heads(|heads| heads.chosen_count += 1);
         Some(queue)
     }
 
@@ -360,35 +358,29 @@ impl<'t, D: PolicyState> Ready<'t, D> {
         self.insert(queue, key);
     }
 
-    fn enlist(&self, link: Link, list: List) {
-        let head = *self.heads().list(list);
-        let place = match list {
-            List::Chosen => Place::Chosen,
-            List::Parked => Place::Parked,
-        };
+    fn enlist(&self, link: Link, place: Place) {
+        let head = *self.heads().list(place);
         self.set(link, |node| {
             (node.child, node.next, node.previous, node.place) = (0, head, 0, place);
         });
         self.set_previous(head, link);
-        self.set_heads(|heads| *heads.list(list) = link);
+        self.set_heads(|heads| *heads.list(place) = link);
     }
 
-    fn unlist(&self, link: Link, list: List) {
+    fn unlist(&self, link: Link, place: Place) {
         let Node { previous: before, next: after, .. } = self.get(link);
         if before == 0 {
-            self.set_heads(|heads| *heads.list(list) = after);
+            self.set_heads(|heads| *heads.list(place) = after);
         } else {
             self.set_next(before, after);
         }
         self.set_previous(after, before);
-        if list == List::Chosen {
-            self.count_chosen(-1);
-        }
+        self.set_heads(|heads| heads.chosen_count -= u32::from(place == Place::Chosen));
     }
 
     /// Puts a queue that is out among the parked.
     pub(crate) fn park(&self, queue: QueueId) {
-        self.enlist(Self::link(queue), List::Parked);
+        self.enlist(Self::link(queue), Place::Parked);
     }
 
     /// Whether one is parked.
@@ -396,11 +388,26 @@ impl<'t, D: PolicyState> Ready<'t, D> {
         self.heads().parked != 0
     }
 
-    /// Takes one of the parked out.
-    pub(crate) fn release_parked(&self) -> Option<QueueId> {
-        let id = self.info(self.heads().parked)?.id;
-        self.remove(id);
-        Some(id)
+    /// Takes all of the parked out, and lets them run.
+    pub(crate) fn release_parked(&self, out: &mut Decisions<'_>) {
+        while let Some(QueueInfo { id, .. }) = self.info(self.heads().parked) {
+            self.remove(*id);
+            out.set(*id, Verdict::Run);
+        }
+    }
+
+    /// Has a queue wait from now on, with this key.
+    pub(crate) fn wait(&self, now: Instant, queue: QueueId, key: Key, out: &mut Decisions<'_>) {
+        self.put_back(queue, key);
+        self.set_since(queue, now);
+        out.set(queue, HOLD);
+    }
+
+    /// Chooses the best of those that wait, and lets it run.
+    pub(crate) fn run_best(&self, out: &mut Decisions<'_>) -> Option<QueueId> {
+        let queue = self.choose_best()?;
+        out.set(queue, Verdict::Run);
+        Some(queue)
     }
 
     /// The heap of both, without a previous one. At equal keys the first stays above.
@@ -422,7 +429,7 @@ impl<'t, D: PolicyState> Ready<'t, D> {
 
     fn unheap(&self, link: Link) {
         let orphans = self.meld_siblings(self.get(link).child);
-        if link == self.root() {
+        if link == self.heads().root {
             self.set_root(orphans);
             return;
         }
@@ -433,7 +440,7 @@ impl<'t, D: PolicyState> Ready<'t, D> {
             self.set_next(before, after);
         }
         self.set_previous(after, before);
-        self.set_root(self.meld(self.root(), orphans));
+        self.set_root(self.meld(self.heads().root, orphans));
     }
 
     /// One heap of a row of siblings: pairs from left to right, then all from right to left.

@@ -22,24 +22,21 @@
 use xsched_core::hint::{PolicyHint, Priority};
 use xsched_core::id::{DeviceId, QueueId};
 use xsched_core::policy::{
-    Changed, Decisions, Event, QueueInfo, QueueTable, Urgency, Verdict, policy_state,
+    Changed, Decisions, Event, MayHold, Needs, QueueInfo, QueueTable, Urgency, Verdict,
+    policy_state,
 };
 use xsched_core::time::{Duration, Instant};
 
 use crate::ageing::{AGED, Ageing};
-use crate::engine::each_changed;
+use crate::engine::HOLD;
 use crate::ready::{Key, Place};
 
-const HOLD: Verdict = Verdict::Hold(Urgency::NOW);
-/// Virtual nanoseconds of a queue of weight 1 in a nanosecond of device time.
+/// Virtual nanoseconds of a weight of 1 in a nanosecond of device time.
 const SCALE: u64 = 1 << 10;
-/// Turns in a timeslice, at most: switching costs something.
+/// Turns and reports in a timeslice, at most: switching costs something.
 const TURNS_MAX: u64 = 20;
 /// The largest weight.
 pub(crate) const WEIGHT_MAX: u32 = 1_000_000;
-/// How often queues report progress in a timeslice.
-const REPORTS: u64 = 20;
-
 /// Graces in a timeslice, at least.
 const GRACES: u64 = 50;
 /// The longest grace: what a turn is lengthened by need not grow with it.
@@ -69,33 +66,55 @@ policy_state! {
 
 type Ready<'t> = crate::ready::Ready<'t, Round>;
 
-/// Length of a round, unless a hint says otherwise.
-pub(crate) const TIMESLICE: Duration = Duration::from_ms(5);
-
-/// For how long the device waits for a queue whose turn is not over.
-pub(crate) fn grace(timeslice: Duration) -> Duration {
-    timeslice.per(GRACES).min(GRACE_MAX)
+/// Virtual time of this much device time.
+pub(crate) fn virtual_ns(weight: u32, span: Duration) -> u64 {
+    span.as_ns().saturating_mul(SCALE) / u64::from(weight.max(1))
 }
 
-/// How long a turn lasts at least: a twentieth of a timeslice, and four times as long as it takes
-/// to save one context and to restore another, or the device would do little else. At most a
-/// timeslice.
-pub(crate) fn shortest_turn(
-    timeslice: Duration,
-    device: DeviceId,
-    queues: &QueueTable<'_>,
-) -> Duration {
-    let cost = queues.cost(device);
-    let change = cost.save(WHOLE_CONTEXT) + cost.restore(WHOLE_CONTEXT);
-    let shortest = Duration::from_ns(timeslice.as_ns() / TURNS_MAX);
-    shortest.max(change.times(4).min(timeslice))
+/// Device time of this much virtual time.
+pub(crate) fn device_time(weight: u32, virtual_ns: u64) -> Duration {
+    let ns = (u128::from(virtual_ns) * u128::from(weight)).div_ceil(u128::from(SCALE));
+    Duration::from_ns(u64::try_from(ns).unwrap_or(u64::MAX))
+}
+
+/// Twice the length of a round.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Timeslice(pub(crate) Duration);
+
+impl Timeslice {
+    /// Unless a hint says otherwise.
+    pub(crate) const DEFAULT: Self = Self(Duration::from_ms(5));
+
+    /// Device time after which queues report, which is a shortest turn where changes are free.
+    pub(crate) fn step(self) -> Duration {
+        Duration::from_ns(self.0.as_ns() / TURNS_MAX)
+    }
+
+    /// For how long the device waits for a queue whose turn is not over.
+    pub(crate) fn grace(self) -> Duration {
+        self.0.per(GRACES).min(GRACE_MAX)
+    }
+
+    /// How long a turn lasts at least: a twentieth of a timeslice, and four times as long as it
+    /// takes to save one context and to restore another, or the device would do little else. At
+    /// most a timeslice.
+    pub(crate) fn shortest_turn(self, device: DeviceId, queues: &QueueTable<'_>) -> Duration {
+        let cost = queues.cost(device);
+        let change = cost.save(WHOLE_CONTEXT) + cost.restore(WHOLE_CONTEXT);
+        self.step().max(change.times(4).min(self.0))
+    }
+
+    /// How far a turn takes one ahead of the next, in virtual time, if those that are ready weigh
+    /// this much.
+    pub(crate) fn lead(self, weight: u64) -> u64 {
+        self.0.as_ns().saturating_mul(SCALE) / (4 * weight.max(1))
+    }
 }
 
 /// The rules of a policy that shares device time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Share {
-    /// Length of a round.
-    timeslice: Duration,
+    timeslice: Timeslice,
     /// The weight of a queue, 1 to [`WEIGHT_MAX`].
     weight: fn(&QueueInfo) -> u32,
     classes: bool,
@@ -108,9 +127,9 @@ pub(crate) struct Share {
 const FIRST: u16 = AGED + 1;
 
 impl Share {
-    /// With rounds of this length, and such weights.
-    pub(crate) const fn new(timeslice: Duration, weight: fn(&QueueInfo) -> u32) -> Self {
-        Self { timeslice, weight, classes: false, ageing: None }
+    /// With such weights.
+    pub(crate) const fn new(weight: fn(&QueueInfo) -> u32) -> Self {
+        Self { timeslice: Timeslice::DEFAULT, weight, classes: false, ageing: None }
     }
 
     /// With strict classes by priority.
@@ -119,34 +138,17 @@ impl Share {
         self
     }
 
-    /// How often queues should report.
-    pub(crate) fn progress_every(&self) -> Option<Duration> {
-        let every = Duration::from_ns(self.timeslice.as_ns() / REPORTS);
-        Some(self.ageing.map_or(every, |ageing| every.min(ageing.progress_every())))
-    }
-
-    #[expect(clippy::unused_self, reason = "what all engines are asked")]
-    pub(crate) const fn reads_cpu_priority(&self) -> bool {
-        false
-    }
-
-    #[expect(clippy::unused_self, reason = "what all engines are asked")]
-    pub(crate) const fn holds(&self) -> bool {
-        true
-    }
-
-    pub(crate) const fn spares_the_highest(&self) -> bool {
-        self.classes && self.ageing.is_none()
-    }
-
-    #[expect(clippy::unused_self, reason = "what all engines are asked")]
-    pub(crate) const fn spares_equals(&self) -> bool {
-        false
+    pub(crate) fn needs(&self) -> Needs {
+        let every = self.timeslice.step();
+        let every = self.ageing.map_or(every, |ageing| every.min(ageing.progress_every()));
+        let is_strict = self.classes && self.ageing.is_none();
+        let may_hold = if is_strict { MayHold::Peers } else { MayHold::Anything };
+        Needs { may_hold, progress_every: Some(every), ..Needs::default() }
     }
 
     pub(crate) fn configure(&mut self, hint: PolicyHint) -> bool {
         match hint {
-            PolicyHint::Timeslice(timeslice) => self.timeslice = timeslice,
+            PolicyHint::Timeslice(timeslice) => self.timeslice = Timeslice(timeslice),
             PolicyHint::Ageing(age) if self.classes => self.ageing = age.map(Ageing::new),
             _ => return false,
         }
@@ -159,15 +161,8 @@ impl Share {
         2 * (FIRST + if self.classes { below as u16 } else { 0 })
     }
 
-    /// Virtual time of this much device time.
-    fn virtual_ns(&self, info: &QueueInfo, span: Duration) -> u64 {
-        span.as_ns().saturating_mul(SCALE) / u64::from((self.weight)(info).clamp(1, WEIGHT_MAX))
-    }
-
-    fn device_time(&self, info: &QueueInfo, virtual_ns: u64) -> Duration {
-        let weight = (self.weight)(info).clamp(1, WEIGHT_MAX);
-        let ns = (u128::from(virtual_ns) * u128::from(weight)).div_ceil(u128::from(SCALE));
-        Duration::from_ns(u64::try_from(ns).unwrap_or(u64::MAX))
+    fn weight(&self, info: &QueueInfo) -> u32 {
+        (self.weight)(info).clamp(1, WEIGHT_MAX)
     }
 
     pub(crate) fn observe(
@@ -181,7 +176,7 @@ impl Share {
         let Some(ready) = Ready::on(queues, info.device) else { return };
         match event {
             Event::Progress { busy } => {
-                let used = self.virtual_ns(info, busy);
+                let used = virtual_ns(self.weight(info), busy);
                 ready.set_used(queue, ready.used(queue).saturating_add(used));
                 self.accounted(now, queue, &ready);
                 Ageing::observe(queue, event, &ready);
@@ -210,36 +205,27 @@ impl Share {
         queues: &QueueTable<'_>,
         out: &mut Decisions<'_>,
     ) {
-        each_changed(changed, queues, |info| self.follow(now, info, queues, out));
+        Ready::each_changed(changed, queues, |info, ready| self.follow(now, info, ready, out));
         // A turn may be over on any of them: timers do not say whose they are.
-        for device in queues.devices() {
-            self.turn(now, device, queues, out);
-        }
+        Ready::on_all(queues).for_each(|ready| self.turn(now, &ready, out));
     }
 
-    fn follow(
-        &self,
-        now: Instant,
-        info: &QueueInfo,
-        queues: &QueueTable<'_>,
-        out: &mut Decisions<'_>,
-    ) {
-        let Some(ready) = Ready::on(queues, info.device) else { return };
+    fn follow(&self, now: Instant, info: &QueueInfo, ready: &Ready<'_>, out: &mut Decisions<'_>) {
         let place = ready.place(info.id);
         if info.hints.priority == Priority::NO_EXECUTE {
-            self.leave(info.id, &ready);
+            self.leave(info.id, ready);
             return out.set(info.id, HOLD);
         }
         if !info.ready {
             let same_class = ready.key(info.id).class & !1 == self.class(info);
             if place == Place::Chosen && same_class && ready.best().is_some() {
                 // It may be back at once. Once it is idle, nothing else gives it more time.
-                let until = now + self.grace();
+                let until = now + self.timeslice.grace();
                 ready.update(|round| {
                     round.grace = if round.grace == Instant::ZERO { until } else { round.grace };
                 });
             } else {
-                self.retire(info, &ready, out);
+                self.retire(info, ready, out);
             }
             return;
         }
@@ -253,20 +239,20 @@ impl Share {
         let before = ready.key(info.id).class;
         if place == Place::Out || before & !1 != class && !(before == AGED && self.ageing.is_some())
         {
-            self.leave(info.id, &ready);
-            if let Some(runs) = ready.chosen().next().and_then(|id| queues.get(id)) {
-                self.catch_up(runs.id, self.used(now, runs, &ready), &ready);
+            self.leave(info.id, ready);
+            if let Some(runs) = ready.chosen().next().and_then(|id| ready.queues.get(id)) {
+                self.catch_up(runs.id, self.used(now, runs, ready), ready);
             }
-            self.enter(now, info, class, &ready);
+            self.enter(now, info, class, ready);
             out.set(info.id, HOLD);
         } else {
-            self.weigh(info, &ready);
+            self.weigh(info, ready);
         }
     }
 
     /// A queue becomes ready, or changes its class.
     fn enter(&self, now: Instant, info: &QueueInfo, class: u16, ready: &Ready<'_>) {
-        let weight = (self.weight)(info).clamp(1, WEIGHT_MAX);
+        let weight = self.weight(info);
         ready.set_tag(info.id, weight);
         ready.set_since(info.id, now);
         let within = ready.used(info.id);
@@ -305,7 +291,7 @@ impl Share {
     /// Notes the weight of a ready queue, which may have changed.
     fn weigh(&self, info: &QueueInfo, ready: &Ready<'_>) {
         let before = ready.tag(info.id);
-        let weight = (self.weight)(info).clamp(1, WEIGHT_MAX);
+        let weight = self.weight(info);
         if weight == before {
             return;
         }
@@ -346,16 +332,10 @@ impl Share {
     }
 
     /// Another class comes to the top: its virtual time is that of the queue that is behind most.
-    fn enter_class(
-        &self,
-        device: DeviceId,
-        queues: &QueueTable<'_>,
-        ready: &Ready<'_>,
-        class: u16,
-    ) {
+    fn enter_class(&self, class: u16, ready: &Ready<'_>) {
         let place = |info: &QueueInfo| ready.place(info.id);
         let members = || {
-            let all = queues.with_priority(device, priority_of(class));
+            let all = ready.queues.with_priority(ready.id, priority_of(class));
             all.filter(|info| matches!(place(info), Place::Waiting | Place::Chosen))
         };
         let placed = |info: &&QueueInfo| ready.key(info.id).class == class;
@@ -372,48 +352,36 @@ impl Share {
     }
 
     /// Ends the turn of a device if it is time, and begins the next one.
-    fn turn(
-        &self,
-        now: Instant,
-        device: DeviceId,
-        queues: &QueueTable<'_>,
-        out: &mut Decisions<'_>,
-    ) {
-        let Some(ready) = Ready::on(queues, device) else { return };
+    fn turn(&self, now: Instant, ready: &Ready<'_>, out: &mut Decisions<'_>) {
         if let Some(ageing) = self.ageing {
             let key = |info: &QueueInfo| {
-                let within = self.used(now, info, &ready);
+                let within = self.used(now, info, ready);
                 Some(Key { class: self.class(info), within })
             };
             let running = ready.state().class;
-            ageing.step(now, device, (queues, &ready), out, running + 1, key);
+            ageing.step(now, ready, out, running + 1, key);
         }
-        if self.goes_on(now, queues, &ready, out) {
+        if self.goes_on(now, ready, out) {
             return;
         }
         let class = ready.best().map_or(0, |(_, key)| key.class & !1);
         if self.classes {
             if class != AGED && class != ready.state().class {
-                self.enter_class(device, queues, &ready, class);
-                release_parked(&ready, out);
+                self.enter_class(class, ready);
+                ready.release_parked(out);
             }
             // Idle queues of lower classes are held as well, or their first command would slip in.
-            out.floor(device, (class != AGED).then(|| priority_of(class)), Urgency::NOW);
+            out.floor(ready.id, (class != AGED).then(|| priority_of(class)), Urgency::NOW);
         }
-        let Some(id) = ready.choose_best() else { return release_parked(&ready, out) };
-        out.set(id, Verdict::Run);
-        self.begin(now, id, queues, &ready, out);
+        let Some(id) = ready.run_best(out) else { return ready.release_parked(out) };
+        self.begin(now, id, ready, out);
     }
 
     /// Whether the queue that has the turn keeps it; otherwise it is taken back.
-    fn goes_on(
-        &self,
-        now: Instant,
-        queues: &QueueTable<'_>,
-        ready: &Ready<'_>,
-        out: &mut Decisions<'_>,
-    ) -> bool {
-        let Some(info) = ready.chosen().next().and_then(|id| queues.get(id)) else { return false };
+    fn goes_on(&self, now: Instant, ready: &Ready<'_>, out: &mut Decisions<'_>) -> bool {
+        let Some(info) = ready.chosen().next().and_then(|id| ready.queues.get(id)) else {
+            return false;
+        };
         let class = ready.key(info.id).class;
         let Some((_, next)) = ready.best().filter(|(_, next)| next.class <= class) else {
             if !info.ready {
@@ -424,18 +392,16 @@ impl Share {
         let used = self.used(now, info, ready);
         let Round { grace: until, begun, .. } = ready.state();
         let end = next.within.saturating_add(self.lead(ready));
-        let shortest = begun + shortest_turn(self.timeslice, info.device, queues);
+        let shortest = begun + self.timeslice.shortest_turn(info.device, &ready.queues);
         let over = used >= end && now >= shortest;
         if next.class == class && !over && (info.ready || now < until) {
-            let left = self.device_time(info, end.saturating_sub(used));
+            let left = device_time(self.weight(info), end.saturating_sub(used));
             let end = shortest.max(now + left.max(SOON));
             out.wake_at(if info.ready { end } else { end.min(until) });
             return true;
         }
         if info.ready {
-            ready.put_back(info.id, Key { class, within: used });
-            ready.set_since(info.id, now);
-            out.set(info.id, HOLD);
+            ready.wait(now, info.id, Key { class, within: used }, out);
         } else {
             self.retire(info, ready, out);
         }
@@ -443,18 +409,11 @@ impl Share {
     }
 
     /// Begins a turn.
-    fn begin(
-        &self,
-        now: Instant,
-        id: QueueId,
-        queues: &QueueTable<'_>,
-        ready: &Ready<'_>,
-        out: &mut Decisions<'_>,
-    ) {
+    fn begin(&self, now: Instant, id: QueueId, ready: &Ready<'_>, out: &mut Decisions<'_>) {
         ready.update(|round| {
             (round.accounted, round.begun, round.grace) = (now, now, Instant::ZERO);
         });
-        let Some(info) = queues.get(id) else { return };
+        let Some(info) = ready.queues.get(id) else { return };
         let class = ready.key(id).class;
         if class == AGED {
             return;
@@ -463,8 +422,8 @@ impl Share {
         ready.update(|round| round.start = round.start.max(own));
         if let Some((_, next)) = ready.best().filter(|(_, next)| next.class == class) {
             let end = next.within.saturating_add(self.lead(ready));
-            let slice = self.device_time(info, end.saturating_sub(own));
-            let shortest = shortest_turn(self.timeslice, info.device, queues);
+            let slice = device_time(self.weight(info), end.saturating_sub(own));
+            let shortest = self.timeslice.shortest_turn(info.device, &ready.queues);
             out.wake_at(now + slice.max(shortest));
         }
     }
@@ -473,27 +432,16 @@ impl Share {
     /// its last report.
     fn used(&self, now: Instant, info: &QueueInfo, ready: &Ready<'_>) -> u64 {
         let accounted = ready.state().accounted;
-        ready.used(info.id).saturating_add(self.virtual_ns(info, now.since(accounted)))
+        ready.used(info.id).saturating_add(virtual_ns(self.weight(info), now.since(accounted)))
     }
 
     /// How far a queue gets ahead of the next one in its turn, in virtual time.
     fn lead(&self, ready: &Ready<'_>) -> u64 {
-        self.timeslice.as_ns().saturating_mul(SCALE) / (4 * ready.state().weight.max(1))
-    }
-
-    /// How long the device waits for a queue whose turn is not over and that has become idle.
-    fn grace(&self) -> Duration {
-        grace(self.timeslice)
+        self.timeslice.lead(ready.state().weight)
     }
 }
 
 /// The priority of the queues of a class.
 fn priority_of(class: u16) -> Priority {
     Priority::from_rank(Priority::MAX.rank() - usize::from(class / 2 - FIRST))
-}
-
-fn release_parked(ready: &Ready<'_>, out: &mut Decisions<'_>) {
-    while let Some(parked) = ready.release_parked() {
-        out.set(parked, Verdict::Run);
-    }
 }

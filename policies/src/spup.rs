@@ -8,27 +8,10 @@
 //! its longest command's, so that shares hold with commands of any length. If the percentages add
 //! up to more than 100, they are proportions.
 
-use xsched_core::time::Duration;
-
 use crate::engine::policy;
 use crate::processes::Processes;
-use crate::share::TIMESLICE;
 
 policy! {
     /// Strict utilisation partition between processes. See the [module](self).
-    Spup(Processes), "spup"
-}
-
-impl Spup {
-    /// With rounds of this length.
-    #[must_use]
-    pub const fn new(timeslice: Duration) -> Self {
-        Self(Processes::new(timeslice, true))
-    }
-}
-
-impl Default for Spup {
-    fn default() -> Self {
-        Self::new(TIMESLICE)
-    }
+    Spup(Processes) = Processes::new(true), "spup"
 }

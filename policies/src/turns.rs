@@ -1,27 +1,23 @@
 //! Turns among the queues of the highest priority, for policies that set floors.
 //!
-//! Of the ready queues of a device that have the highest priority and fill the device, one runs.
-//! They come first, first served: a queue has its turn until it has nothing more to run, or until
-//! it has had the device for a timeslice while others wait, and then goes behind them. The time in
-//! which queues of a higher priority had the device does not count. A queue that leaves room
-//! ([`Report::leaves_room`](xsched_core::message::Report::leaves_room)), or is bound by its host,
-//! takes no turns: it runs whenever its priority does.
+//! Of the ready queues of a device that have the highest priority and claim the whole device
+//! ([`Claim`]), one runs. They come first, first served: a queue has its turn until it has nothing
+//! more to run, or until it has had the device for a timeslice while others wait, and then goes
+//! behind them. The time in which queues of a higher priority had the device does not count. A
+//! queue that claims less takes no turns: it runs whenever its priority does.
 //!
 //! A queue that becomes idle while others of its priority have the turn is held until none of them
 //! is ready, so that its next command does not slip through. Floors hold all lower priorities.
 
 use xsched_core::hint::Priority;
 use xsched_core::id::{DeviceId, QueueId};
-use xsched_core::policy::{
-    Changed, Decisions, QueueInfo, QueueTable, Urgency, Verdict, policy_state,
-};
+use xsched_core::message::Claim;
+use xsched_core::policy::{Changed, Decisions, QueueInfo, QueueTable, Verdict, policy_state};
 use xsched_core::time::{Duration, Instant};
 
 use crate::choose::class_of;
-use crate::engine::each_changed;
+use crate::engine::HOLD;
 use crate::ready::{Key, Place};
-
-const HOLD: Verdict = Verdict::Hold(Urgency::NOW);
 
 policy_state! {
     /// What the policy remembers about a device.
@@ -53,27 +49,24 @@ impl Turns {
         queues: &QueueTable<'_>,
         out: &mut Decisions<'_>,
     ) {
-        each_changed(changed, queues, |info| follow(now, info, queues, out));
+        Ready::each_changed(changed, queues, |info, ready| follow(now, info, ready, out));
         // A turn may be over on any of them: timers do not say whose they are.
-        for device in queues.devices() {
-            let Some(ready) = Ready::on(queues, device) else { continue };
-            self.turn(now, queues.ready_floor(device), &ready, out);
-        }
+        Ready::on_all(queues).for_each(|ready| self.turn(now, &ready, out));
     }
 
-    fn turn(self, now: Instant, top: Option<Priority>, ready: &Ready<'_>, out: &mut Decisions<'_>) {
-        let class = top.map_or(0, class_of);
+    fn turn(self, now: Instant, ready: &Ready<'_>, out: &mut Decisions<'_>) {
+        let class = ready.queues.ready_floor(ready.id).map_or(0, class_of);
         let before = ready.state().class;
         if class != before {
             pass(now, before, class, ready);
             if class == 0 || class > before {
-                release_parked(ready, out);
+                ready.release_parked(out);
             }
         }
         let (chosen, waits) = (chosen_of(class, ready), waits_in(class, ready));
         if !waits {
             if chosen.is_none() {
-                release_parked(ready, out);
+                ready.release_parked(out);
             }
             return;
         }
@@ -85,10 +78,9 @@ impl Turns {
             ready.put_back(queue, Key { class, within: now.as_ns() });
             out.set(queue, HOLD);
         }
-        let Some(next) = ready.choose_best() else { return };
+        let Some(next) = ready.run_best(out) else { return };
         ready.set_used(next, 0);
         ready.set_since(next, now);
-        out.set(next, Verdict::Run);
         if waits_in(class, ready) {
             out.wake_at(now + self.timeslice);
         }
@@ -96,12 +88,11 @@ impl Turns {
 }
 
 /// Takes a change of a queue in.
-fn follow(now: Instant, info: &QueueInfo, queues: &QueueTable<'_>, out: &mut Decisions<'_>) {
-    let Some(ready) = Ready::on(queues, info.device) else { return };
+fn follow(now: Instant, info: &QueueInfo, ready: &Ready<'_>, out: &mut Decisions<'_>) {
     let (place, class) = (ready.place(info.id), class_of(info.hints.priority));
     // The floor holds those that must not run.
     let may_run = info.hints.priority != Priority::NO_EXECUTE;
-    let takes_turns = may_run && info.report.fills_device();
+    let takes_turns = may_run && info.report.claim == Claim::Whole;
     let is_known = matches!(place, Place::Waiting | Place::Chosen);
     if takes_turns && info.ready && is_known && ready.key(info.id).class == class {
         return;
@@ -111,7 +102,7 @@ fn follow(now: Instant, info: &QueueInfo, queues: &QueueTable<'_>, out: &mut Dec
         ready.insert(info.id, Key { class, within: now.as_ns() });
         return out.set(info.id, HOLD);
     }
-    let is_contended = chosen_of(class, &ready).is_some() || waits_in(class, &ready);
+    let is_contended = chosen_of(class, ready).is_some() || waits_in(class, ready);
     if takes_turns && place != Place::Out && is_contended {
         ready.park(info.id);
         return out.set(info.id, HOLD);
@@ -143,11 +134,4 @@ fn pass(now: Instant, before: u16, class: u16, ready: &Ready<'_>) {
         ready.set_since(queue, now);
     }
     ready.update(|top| top.class = class);
-}
-
-/// Lets idle queues go.
-fn release_parked(ready: &Ready<'_>, out: &mut Decisions<'_>) {
-    while let Some(parked) = ready.release_parked() {
-        out.set(parked, Verdict::Run);
-    }
 }

@@ -8,35 +8,16 @@
 //! [`Priority::NO_EXECUTE`](xsched_core::hint::Priority::NO_EXECUTE) queues never run.
 
 use xsched_core::scheduler::QueueInfo;
-use xsched_core::time::Duration;
 
 use crate::engine::policy;
-use crate::share::{Share, TIMESLICE};
+use crate::share::Share;
 
 policy! {
     /// Utilisation partition. See the [module](self).
-    Up(Share), "up"
+    Up(Share) = Share::new(permille), "up"
 }
 
-impl Up {
-    /// With rounds of this length.
-    #[must_use]
-    pub const fn new(timeslice: Duration) -> Self {
-        Self(Share::new(timeslice, weight))
-    }
-
-    pub(crate) const fn with_classes(self) -> Self {
-        Self(self.0.with_classes())
-    }
-}
-
-impl Default for Up {
-    fn default() -> Self {
-        Self::new(TIMESLICE)
-    }
-}
-
-fn weight(info: &QueueInfo) -> u32 {
-    u32::from(info.hints.utilization.unwrap_or(1)) * 10
-        + u32::from(info.hints.utilization == Some(0))
+/// A queue's percentage, in permille: 1 % without a hint, and 0.1 % for 0 %.
+pub(crate) fn permille(info: &QueueInfo) -> u32 {
+    (u32::from(info.hints.utilization.unwrap_or(1)) * 10).max(1)
 }

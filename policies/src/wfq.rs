@@ -7,34 +7,15 @@
 //! `share`.
 
 use xsched_core::scheduler::QueueInfo;
-use xsched_core::time::Duration;
 
 use crate::engine::policy;
-use crate::share::{Share, TIMESLICE};
+use crate::share::Share;
 
 policy! {
     /// Weighted fair queueing. See the [module](self).
-    Wfq(Share), "wfq"
+    Wfq(Share) = Share::new(weight), "wfq"
 }
 
-impl Wfq {
-    /// With rounds of this length.
-    #[must_use]
-    pub const fn new(timeslice: Duration) -> Self {
-        Self(Share::new(timeslice, weight))
-    }
-
-    pub(crate) const fn with_classes(self) -> Self {
-        Self(self.0.with_classes())
-    }
-}
-
-impl Default for Wfq {
-    fn default() -> Self {
-        Self::new(TIMESLICE)
-    }
-}
-
-fn weight(info: &QueueInfo) -> u32 {
+pub(crate) fn weight(info: &QueueInfo) -> u32 {
     info.hints.weight
 }

@@ -1,12 +1,16 @@
-//! What the policy trait must be able to carry, shown by one small policy per need. Each runs in a
-//! real scheduler, and what counts is the orders that come out.
+//! Needs that the policy trait must be able to carry, each shown by a built-in policy, or by a
+//! small one if none has it. They run in a real scheduler, and what counts is the orders that come
+//! out.
 
 use xsched_core::hint::{Hints, Laxity, PolicyHint, Priority};
 use xsched_core::id::{DeviceId, ProcessId, QueueId};
-use xsched_core::message::{Order, Report};
-use xsched_core::policy::{Changed, Decisions, Event, Policy, Urgency, Verdict, policy_state};
+use xsched_core::message::{Claim, Order, Report};
+use xsched_core::policy::{
+    Changed, Decisions, Event, MayHold, Policy, Urgency, Verdict, policy_state,
+};
 use xsched_core::scheduler::{Attach, Heap, QueueInfo, QueueTable, Scheduler};
 use xsched_core::time::{Duration, Instant};
+use xsched_policies::{Any, UnknownPolicy};
 
 const HOLD: Verdict = Verdict::Hold(Urgency::NOW);
 
@@ -25,14 +29,30 @@ struct Rig<P> {
     now: Instant,
 }
 
+impl Rig<Any> {
+    fn builtin(name: &str) -> Self {
+        Self::new(name.parse().expect("a known name"))
+    }
+}
+
 impl<P: Policy> Rig<P> {
     fn new(policy: P) -> Self {
-        let scheduler = Scheduler::new(policy, Heap::new(8, 2, 8));
+        let mut scheduler = Scheduler::new(policy, Heap::new(8, 2, 8));
+        // Its queues do not say what they retire.
+        scheduler.hint_policy(PolicyHint::Stall(None));
         Self { scheduler, queues: Vec::new(), now: Instant::ZERO }
     }
 
     fn attach(&mut self, hints: Hints) -> usize {
         self.attach_as(Attach { hints, ..Attach::default() })
+    }
+
+    fn attach_with(&mut self, priority: i32) -> usize {
+        self.attach(Hints::with_priority(Priority::new(priority).unwrap()))
+    }
+
+    fn runs(&self, n: usize) -> bool {
+        self.scheduler.table().get(self.queues[n].0).unwrap().running
     }
 
     fn attach_as(&mut self, attach: Attach) -> usize {
@@ -54,11 +74,6 @@ impl<P: Policy> Rig<P> {
 
     fn idle(&mut self, n: usize) {
         self.report(n, |r| (r.launched, r.retired) = (r.submitted, r.submitted));
-    }
-
-    /// The queue has used so much more device time.
-    fn use_device(&mut self, n: usize, span: Duration) {
-        self.report(n, |r| r.busy += span);
     }
 
     /// Time goes on, with the timer if one is due.
@@ -102,54 +117,10 @@ fn each(
 
 // Timers: one queue after the other, a timeslice each.
 
-struct RoundRobin {
-    slice: Duration,
-    turn: Option<QueueId>,
-    until: Instant,
-}
-
-impl RoundRobin {
-    fn next(&self, queues: &QueueTable<'_>) -> Option<QueueId> {
-        let after = self.turn.map_or(0, |queue| queue.index() + 1);
-        let ready = || queues.iter().filter(|q| q.ready).map(|q| q.id);
-        ready().find(|q| q.index() >= after).or_else(|| ready().next())
-    }
-}
-
-impl Policy for RoundRobin {
-    fn name(&self) -> &'static str {
-        "round_robin"
-    }
-
-    fn configure(&mut self, hint: PolicyHint) -> bool {
-        let PolicyHint::Timeslice(slice) = hint else { return false };
-        self.slice = slice;
-        true
-    }
-
-    fn decide(
-        &mut self,
-        now: Instant,
-        _: Changed<'_>,
-        queues: &QueueTable<'_>,
-        out: &mut Decisions<'_>,
-    ) {
-        let over = self.turn.and_then(|q| queues.get(q)).is_none_or(|q| !q.ready);
-        if over || now >= self.until {
-            self.turn = self.next(queues);
-            self.until = now + self.slice;
-        }
-        let turn = self.turn;
-        each(queues, out, |queue| turn.is_none_or(|turn| turn == queue.id));
-        if turn.is_some() {
-            out.wake_at(self.until);
-        }
-    }
-}
-
 #[test]
 fn timers_make_queues_take_turns() {
-    let mut rig = Rig::new(RoundRobin { slice: ms(2), turn: None, until: Instant::ZERO });
+    let mut rig = Rig::builtin("hpf");
+    assert!(rig.scheduler.hint_policy(PolicyHint::timeslice(ms(2)).unwrap()));
     for _ in 0..3 {
         let queue = rig.attach(Hints::default());
         rig.ready(queue);
@@ -157,14 +128,14 @@ fn timers_make_queues_take_turns() {
     assert_eq!(rig.orders(), "-1 -2");
     assert_eq!(rig.scheduler.poll_timeout(), Some(at(2)));
     assert_eq!(rig.wait_until(at(1)), "", "not yet");
-    assert_eq!(rig.wait_until(at(2)), "+1 -0");
-    assert_eq!(rig.wait_until(at(4)), "+2 -1");
-    assert_eq!(rig.wait_until(at(6)), "+0 -2");
-    rig.idle(1);
-    assert_eq!(rig.orders(), "");
-    assert_eq!(rig.wait_until(at(8)), "+2 -0", "the idle one is passed over");
+    assert_eq!(rig.wait_until(at(2)), "+2 -0");
+    assert_eq!(rig.wait_until(at(4)), "+1 -2");
+    assert_eq!(rig.wait_until(at(6)), "+0 -1");
     rig.idle(2);
-    assert_eq!(rig.orders(), "+0 -2", "a turn ends early when there is nothing to do");
+    assert_eq!(rig.orders(), "");
+    assert_eq!(rig.wait_until(at(8)), "+1 -0", "the idle one is passed over");
+    rig.idle(1);
+    assert_eq!(rig.orders(), "+0 -1", "a turn ends early when there is nothing to do");
     assert!(rig.scheduler.hint_policy(PolicyHint::timeslice(ms(50)).unwrap()));
     assert!(!rig.scheduler.hint_policy(PolicyHint::K(2)));
 }
@@ -212,51 +183,9 @@ fn queues_are_grouped_by_process() {
 
 // Deadlines: of the ready queues of a device the K with the earliest deadlines run.
 
-struct EarliestDeadlines {
-    k: usize,
-}
-
-impl EarliestDeadlines {
-    fn deadline(queue: &QueueInfo) -> Instant {
-        let deadline = queue.hints.deadline.map(|span| queue.report.ready_since + span);
-        deadline.unwrap_or(Instant::FAR_FUTURE)
-    }
-}
-
-impl Policy for EarliestDeadlines {
-    fn name(&self) -> &'static str {
-        "earliest_deadlines"
-    }
-
-    fn configure(&mut self, hint: PolicyHint) -> bool {
-        let PolicyHint::K(k) = hint else { return false };
-        self.k = k as usize;
-        true
-    }
-
-    fn decide(
-        &mut self,
-        _: Instant,
-        _: Changed<'_>,
-        queues: &QueueTable<'_>,
-        out: &mut Decisions<'_>,
-    ) {
-        for device in queues.devices() {
-            let sooner = |than: &QueueInfo| {
-                let key = |q: &QueueInfo| (Self::deadline(q), q.id);
-                queues.on_device(device).filter(|q| q.ready && key(q) < key(than)).count()
-            };
-            for queue in queues.on_device(device) {
-                let runs = queue.ready && sooner(queue) < self.k;
-                out.set(queue.id, if runs { Verdict::Run } else { HOLD });
-            }
-        }
-    }
-}
-
 #[test]
 fn deadlines_count_from_readiness() {
-    let mut rig = Rig::new(EarliestDeadlines { k: 1 });
+    let mut rig = Rig::builtin("kedf");
     let deadline = |span| {
         let mut hints = Hints::default();
         hints.deadline = span;
@@ -265,64 +194,27 @@ fn deadlines_count_from_readiness() {
     let slow = rig.attach(deadline(Some(ms(100))));
     let fast = rig.attach(deadline(Some(ms(20))));
     let none = rig.attach(deadline(None));
-    assert_eq!(rig.orders(), "-0 -1 -2", "this one holds idle queues");
     rig.ready(none);
-    assert_eq!(rig.orders(), "+2");
+    assert_eq!(rig.orders(), "", "idle queues are left alone");
     rig.ready(slow);
-    assert_eq!(rig.orders(), "+0 -2");
+    assert_eq!(rig.orders(), "-2");
     rig.now = at(79);
     rig.ready(fast);
-    assert_eq!(rig.orders(), "+1 -0", "due at 99 ms, before 100 ms");
+    assert_eq!(rig.orders(), "-0", "due at 99 ms, before 100 ms");
     rig.idle(fast);
     rig.now = at(81);
+    assert_eq!(rig.orders(), "+0");
     rig.ready(fast);
-    assert_eq!(rig.orders(), "+0 -1", "due at 101 ms this time");
+    assert_eq!(rig.orders(), "-1", "due at 101 ms this time");
     assert!(rig.scheduler.hint_policy(PolicyHint::K(2)));
     assert_eq!(rig.orders(), "+1");
 }
 
 // Laxity: a queue has one priority until it has been ready for a while, and another from then on.
 
-struct LaxityFirst;
-
-impl LaxityFirst {
-    fn priority(queue: &QueueInfo, now: Instant, out: &mut Decisions<'_>) -> Priority {
-        let Some(laxity) = queue.hints.laxity.filter(|_| queue.ready) else {
-            return queue.hints.priority;
-        };
-        let critical = queue.report.ready_since + laxity.lax;
-        if now >= critical {
-            return laxity.critical_priority;
-        }
-        out.wake_at(critical);
-        laxity.lax_priority
-    }
-}
-
-impl Policy for LaxityFirst {
-    fn name(&self) -> &'static str {
-        "laxity_first"
-    }
-
-    fn decide(
-        &mut self,
-        now: Instant,
-        _: Changed<'_>,
-        queues: &QueueTable<'_>,
-        out: &mut Decisions<'_>,
-    ) {
-        let ready = queues.iter().filter(|queue| queue.ready);
-        let top = ready.map(|queue| Self::priority(queue, now, out)).max();
-        for queue in queues.iter() {
-            let runs = top.is_none_or(|top| Self::priority(queue, now, out) >= top);
-            out.set(queue.id, if runs { Verdict::Run } else { HOLD });
-        }
-    }
-}
-
 #[test]
 fn laxity_turns_into_urgency_when_time_has_passed() {
-    let mut rig = Rig::new(LaxityFirst);
+    let mut rig = Rig::builtin("lax");
     let frames = rig.attach(Hints::with_priority(Priority::new(5).unwrap()));
     let mut hints = Hints::default();
     hints.laxity = Some(Laxity {
@@ -340,169 +232,10 @@ fn laxity_turns_into_urgency_when_time_has_passed() {
     assert_eq!(rig.wait_until(at(299)), "");
     assert_eq!(rig.wait_until(at(300)), "+1 -0");
     rig.idle(transcription);
-    assert_eq!(rig.orders(), "+0 -1");
+    assert_eq!(rig.orders(), "+0");
     rig.ready(transcription);
-    assert_eq!(rig.orders(), "", "lax again");
+    assert_eq!(rig.orders(), "-1", "lax again");
     assert_eq!(rig.scheduler.poll_timeout(), Some(at(600)));
-}
-
-// Utilisation: in each period a queue may use its share of device time, which is measured.
-
-struct Shares {
-    period: Duration,
-    until: Instant,
-}
-
-policy_state! {
-    struct Period {
-        /// Device time used in this period.
-        used: Duration,
-    }
-}
-
-impl Policy for Shares {
-    fn name(&self) -> &'static str {
-        "shares"
-    }
-
-    fn progress_every(&self) -> Option<Duration> {
-        Some(ms(1))
-    }
-
-    fn observe(&mut self, _: Instant, queue: QueueId, event: Event, queues: &QueueTable<'_>) {
-        if let (Event::Progress { busy }, Some(period)) = (event, queues.state::<Period>(queue)) {
-            period.update(|period| period.used += busy);
-        }
-    }
-
-    fn decide(
-        &mut self,
-        now: Instant,
-        _: Changed<'_>,
-        queues: &QueueTable<'_>,
-        out: &mut Decisions<'_>,
-    ) {
-        if now >= self.until {
-            self.until = now + self.period;
-            for queue in queues.iter() {
-                queues.clear_state(queue.id);
-            }
-        }
-        let period = self.period;
-        each(queues, out, |queue| {
-            let share = u64::from(queue.hints.utilization.unwrap_or(100));
-            let used = queues.state::<Period>(queue.id).expect("in the table").get().used;
-            used < period.times(share).per(100)
-        });
-        out.wake_at(self.until);
-    }
-}
-
-#[test]
-fn shares_of_measured_device_time_are_enforced() {
-    let mut rig = Rig::new(Shares { period: ms(10), until: Instant::ZERO });
-    let mut hints = Hints::default();
-    hints.set_utilization(75).unwrap();
-    let big = rig.attach(hints);
-    hints.set_utilization(25).unwrap();
-    let small = rig.attach(hints);
-    rig.ready(big);
-    rig.ready(small);
-    let (_, order) = rig.scheduler.poll_order(rig.now).expect("progress is asked for");
-    assert_eq!(order, Order::Progress { every: ms(1) });
-    assert_eq!(rig.orders(), "");
-    rig.now = at(4);
-    rig.use_device(small, ms(2));
-    assert_eq!(rig.orders(), "", "2 of 2.5 ms");
-    rig.use_device(small, ms(1));
-    assert_eq!(rig.orders(), "-1");
-    rig.use_device(big, ms(7));
-    assert_eq!(rig.orders(), "");
-    rig.use_device(big, ms(1));
-    assert_eq!(rig.orders(), "-0");
-    assert_eq!(rig.wait_until(at(10)), "+0 +1", "a new period");
-    rig.use_device(small, ms(3));
-    assert_eq!(rig.orders(), "-1", "counted from the start of the period");
-}
-
-// Measured device time: weighted fair, a queue that is too far ahead of the last holds.
-
-struct Fair {
-    lead: u64,
-}
-
-policy_state! {
-    struct Progress {
-        virtual_ns: u64,
-    }
-}
-
-impl Fair {
-    fn progress(queues: &QueueTable<'_>, queue: &QueueInfo) -> u64 {
-        queues.state::<Progress>(queue.id).map_or(0, |state| state.get().virtual_ns)
-    }
-}
-
-impl Policy for Fair {
-    fn name(&self) -> &'static str {
-        "fair"
-    }
-
-    fn progress_every(&self) -> Option<Duration> {
-        Some(Duration::from_us(500))
-    }
-
-    fn observe(&mut self, _: Instant, queue: QueueId, event: Event, queues: &QueueTable<'_>) {
-        let (Some(info), Some(state)) = (queues.get(queue), queues.state(queue)) else { return };
-        let Progress { mut virtual_ns } = state.get();
-        match event {
-            Event::Progress { busy } => virtual_ns += busy.as_ns() / u64::from(info.hints.weight),
-            // A queue that becomes ready does not claim the time that it was idle for.
-            Event::Ready => {
-                let others = queues.iter().filter(|q| q.ready && q.id != queue);
-                let least = others.map(|q| Self::progress(queues, q)).min();
-                virtual_ns = virtual_ns.max(least.unwrap_or(0));
-            }
-            _ => return,
-        }
-        state.set(Progress { virtual_ns });
-    }
-
-    fn decide(
-        &mut self,
-        _: Instant,
-        _: Changed<'_>,
-        queues: &QueueTable<'_>,
-        out: &mut Decisions<'_>,
-    ) {
-        let ready = queues.iter().filter(|queue| queue.ready);
-        let least = ready.map(|queue| Self::progress(queues, queue)).min().unwrap_or(0);
-        let lead = self.lead;
-        each(queues, out, |queue| Self::progress(queues, queue) <= least + lead);
-    }
-}
-
-#[test]
-fn measured_device_time_is_shared_by_weight() {
-    let mut rig = Rig::new(Fair { lead: ms(1).as_ns() });
-    let light = rig.attach(Hints::default());
-    let mut hints = Hints::default();
-    hints.set_weight(3).unwrap();
-    let heavy = rig.attach(hints);
-    rig.ready(light);
-    rig.ready(heavy);
-    assert_eq!(rig.orders(), "");
-    rig.use_device(light, ms(2));
-    assert_eq!(rig.orders(), "-0", "2 ms ahead");
-    rig.use_device(heavy, ms(3));
-    assert_eq!(rig.orders(), "+0", "for a weight of 3 that counts as 1 ms");
-    rig.use_device(heavy, ms(7));
-    assert_eq!(rig.orders(), "-1");
-    rig.idle(light);
-    assert_eq!(rig.orders(), "+1", "no queue to wait for");
-    rig.use_device(heavy, ms(90));
-    rig.ready(light);
-    assert_eq!(rig.orders(), "", "the time it was idle for is not made up");
 }
 
 // The policy's own words: each queue may become ready so many times.
@@ -643,16 +376,89 @@ fn floors_and_verdicts_work_together_per_device() {
 
 #[test]
 fn a_borrowed_policy_is_a_policy() {
-    let mut policy = EarliestDeadlines { k: 1 };
+    let mut policy: Any = "kedf".parse().unwrap();
     {
         let mut rig = Rig::new(&mut policy);
-        let queue = rig.attach(Hints::default());
-        assert_eq!(rig.orders(), "-0");
-        rig.ready(queue);
-        assert_eq!(rig.orders(), "+0");
-        assert_eq!(rig.scheduler.policy().name(), "earliest_deadlines");
-        assert!(rig.scheduler.policy().holds());
-        assert!(rig.scheduler.hint_policy(PolicyHint::K(3)));
+        let [first, second] = [(); 2].map(|()| rig.attach(Hints::default()));
+        rig.ready(first);
+        rig.ready(second);
+        assert_eq!(rig.orders(), "-1");
+        assert_eq!(rig.scheduler.policy().name(), "kedf");
+        assert!(rig.scheduler.hint_policy(PolicyHint::K(2)));
+        assert_eq!(rig.orders(), "+1");
+        rig.scheduler.detach(rig.now, rig.queues[first].0).unwrap();
+        rig.orders();
+        assert_eq!(rig.scheduler.policy().needs().may_hold, MayHold::Nothing);
     }
-    assert_eq!(policy.k, 3);
+    assert_eq!(policy.needs().may_hold, MayHold::Nothing);
+}
+
+// The built-in ones by name.
+
+#[test]
+fn every_name_is_a_policy_in_any_case() {
+    for name in Any::NAMES {
+        let policy: Any = name.parse().unwrap();
+        assert_eq!(policy.name(), *name);
+        assert_eq!(name.to_uppercase().parse::<Any>().unwrap().name(), *name);
+        assert!(UnknownPolicy.to_string().contains(name));
+    }
+    assert_eq!("nonsense".parse::<Any>().unwrap_err(), UnknownPolicy);
+    assert!("".parse::<Any>().is_err());
+}
+
+#[test]
+fn first_come_first_served_orders_nothing() {
+    let mut rig = Rig::builtin("fcfs");
+    for priority in [-256, 0, 9] {
+        let queue = rig.attach_with(priority);
+        rig.ready(queue);
+    }
+    assert_eq!(rig.orders(), "");
+    assert_eq!(rig.scheduler.policy().needs().may_hold, MayHold::Nothing);
+    assert!(!rig.scheduler.hint_policy(PolicyHint::K(1)));
+}
+
+#[test]
+fn highest_priority_first_holds_the_others_of_its_device() {
+    let mut rig = Rig::builtin("hpf");
+    let needs = rig.scheduler.policy().needs();
+    assert_eq!((needs.may_hold, needs.progress_every), (MayHold::Lower, None));
+    let [low, high] = [1, 5].map(|priority| rig.attach_with(priority));
+    let elsewhere = rig.attach_as(Attach { device: DeviceId(1), ..Attach::default() });
+    [low, high, elsewhere].into_iter().for_each(|queue| rig.ready(queue));
+    assert_eq!(rig.orders(), "-0");
+    rig.scheduler.detach(rig.now, rig.queues[high].0).unwrap();
+    assert_eq!(rig.orders(), "+0");
+}
+
+#[test]
+fn one_that_is_bound_by_its_host_takes_no_turns_with_those_beside_it() {
+    let mut rig = Rig::builtin("hpf");
+    assert!(rig.scheduler.hint_policy(PolicyHint::Timeslice(ms(10))));
+    let [high, low, other] = [5, 1, 1].map(|priority| rig.attach_with(priority));
+    rig.report(high, |report| (report.submitted, report.claim) = (1, Claim::Little));
+    rig.ready(low);
+    rig.ready(other);
+    for now in 0..50 {
+        rig.wait_until(at(now));
+        let runs = [high, low, other].map(|queue| rig.runs(queue));
+        assert!(runs[0] && (runs[1] ^ runs[2]), "{runs:?} after {now} ms");
+    }
+}
+
+#[test]
+fn policies_can_be_switched_while_they_work() {
+    let mut rig = Rig::builtin("fcfs");
+    let [low, high] = [1, 5].map(|priority| rig.attach_with(priority));
+    rig.ready(low);
+    rig.ready(high);
+    assert_eq!(rig.orders(), "");
+    assert_eq!(rig.scheduler.set_policy("hpf".parse().unwrap()).name(), "fcfs");
+    assert!(rig.runs(low), "at the next poll");
+    assert_eq!(rig.orders(), "-0");
+    assert!(!rig.runs(low));
+    rig.scheduler.set_policy("fcfs".parse().unwrap());
+    assert_eq!(rig.orders(), "+0");
+    assert!(rig.runs(low));
 }

@@ -55,10 +55,10 @@ pub extern "C" fn main(_count: c_int, _arguments: *const *const u8) -> c_int {
     }
 }
 
-/// What did not happen as expected. The numbers are exit statuses.
+/// Failed expectation. The numbers are exit statuses.
 #[derive(Clone, Copy)]
 enum Failure {
-    /// There is no policy `hpf`.
+    /// No policy `hpf`.
     Policy = 1,
     /// The tables have no room for two queues.
     Attach = 2,

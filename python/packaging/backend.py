@@ -2,7 +2,7 @@
 beside the package.
 
 Cargo builds the extension module and these libraries. `pip install . -C profile=dev` takes the
-profile of that name instead of `wheel`.
+profile of that name instead of `release`.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def build_sdist(directory: str, config_settings: Settings = None) -> str:
 
 
 def _profile(settings: Settings) -> str:
-    return str((settings or {}).get("profile", "wheel"))
+    return str((settings or {}).get("profile", "release"))
 
 
 def _arguments(profile: str) -> dict[str, str]:

@@ -9,10 +9,10 @@ use clap::{Parser, Subcommand};
 use pyo3::prelude::*;
 use xsched_launch::{Interposers, LaunchArgs, LaunchError, Messages};
 
-/// The same as of the command `xsched`.
+/// Exit code of the command `xsched`.
 const EXIT_OK: u8 = 0;
 const EXIT_BAD_INPUT: u8 = 2;
-/// What the help calls this.
+/// Name in the help.
 const NAME: &str = "python -m xsched";
 
 /// Start programs with their streams scheduled.

@@ -23,7 +23,7 @@ const UNKNOWN: i32 = 999;
 /// How long an exit waits between looks for functions that still run.
 const LOOK_AGAIN: Duration = Duration::from_millis(1);
 
-/// What is called with the hardware queue and the number, and answers a result.
+/// Function that is called with the hardware queue and the number, and returns a result.
 static LAUNCHER: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
 /// Calls of [`launch`] that have not returned, of all threads.
 static INSIDE: AtomicUsize = AtomicUsize::new(0);
@@ -53,7 +53,7 @@ extern "C" fn launch(hwq: u64, number: usize) -> i32 {
 /// `ctypes` released the lock for the call, which PyO3 does not see.
 struct Locked {
     state: ffi::PyGILState_STATE,
-    /// It is this thread's.
+    /// Marker: the guard belongs to this thread.
     _thread: PhantomData<*const ()>,
 }
 

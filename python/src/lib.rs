@@ -1,10 +1,11 @@
 //! `xsched._native`: the simulator for Python, the way back from the C library into Python
-//! (`launches`), and the module's command line (`command`).
+//! (`launches`, `callbacks`), and the module's command line (`command`).
 //!
 //! Programs have no business here; they use `xsched.sim`, which wraps what this module gives in
 //! dataclasses. What follows runs the simulator without the interpreter's lock, and takes it only
 //! to ask a policy that is written in Python (`policy`).
 
+mod callbacks;
 mod command;
 mod decisions;
 mod launches;
@@ -21,6 +22,8 @@ use pyo3::prelude::*;
 mod _native {
     use super::{Bound, PyModule, PyModuleMethods, PyResult};
 
+    #[pymodule_export]
+    use super::callbacks::Callbacks;
     #[pymodule_export]
     use super::command::main;
     #[pymodule_export]

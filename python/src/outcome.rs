@@ -1,4 +1,4 @@
-//! What a run produced, in pieces that Python makes dataclasses of.
+//! Pieces of an outcome, of which Python makes dataclasses.
 
 use std::sync::Arc;
 

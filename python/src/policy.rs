@@ -8,7 +8,7 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use xsched_core::hint::PolicyHint;
 use xsched_core::id::QueueId;
-use xsched_core::policy::{Changed, Decisions, Event, Policy, Urgency, Verdict};
+use xsched_core::policy::{Changed, Decisions, Event, MayHold, Needs, Policy, Urgency, Verdict};
 use xsched_core::scheduler::QueueTable;
 use xsched_core::time::{Duration, Instant};
 
@@ -53,7 +53,7 @@ impl PythonPolicy {
         &self.name
     }
 
-    /// What went wrong, if anything did.
+    /// Failure, if any.
     pub(crate) fn into_failure(self) -> Option<PyErr> {
         self.failure
     }
@@ -122,12 +122,9 @@ impl Policy for PythonPolicy {
         "python"
     }
 
-    fn holds(&self) -> bool {
-        self.holds
-    }
-
-    fn progress_every(&self) -> Option<Duration> {
-        self.progress_every
+    fn needs(&self) -> Needs {
+        let may_hold = if self.holds { MayHold::Anything } else { MayHold::Nothing };
+        Needs { may_hold, progress_every: self.progress_every, ..Needs::default() }
     }
 
     fn configure(&mut self, hint: PolicyHint) -> bool {

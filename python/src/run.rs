@@ -109,7 +109,7 @@ pub(crate) fn compare<'py>(
     Ok((rows, json, comparison.violations()))
 }
 
-/// What the runs of a comparison have in common.
+/// Common parts of the runs of a comparison.
 struct Batch<'a> {
     scenario: &'a Scenario,
     seed: u64,

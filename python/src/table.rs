@@ -1,4 +1,4 @@
-//! What a policy in Python sees: copies, since the scheduler's table is only lent for a call.
+//! Table of a policy in Python: copies, because the scheduler's table is lent for a call.
 
 use pyo3::prelude::*;
 use xsched_core::id::{DeviceId, QueueId};
@@ -202,7 +202,7 @@ impl Table {
     }
 }
 
-/// What happened to a queue.
+/// Event of a queue.
 #[pyclass(frozen, module = "xsched._native")]
 pub(crate) struct Event {
     event: policy::Event,

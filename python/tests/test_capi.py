@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import subprocess
 import sys
@@ -82,9 +81,35 @@ def test_wrong_arguments_are_answered_and_explained(queues: Tuple[int, int]) -> 
     assert XSched.HwQueueDestroy(other) == OK
     assert XSched.XQueueCreate(UNKNOWN, 1, 0)[0] == NOT_FOUND
     assert XSched.XQueueSetPreemptLevel(xq, 9) == INVALID
-    # ctypes refuses what is no number at all.
-    with pytest.raises(ctypes.ArgumentError):
-        XSched.XQueueWaitAll("queue")  # type: ignore[arg-type]
+    for wrong in ("queue", 1.5, None):
+        with pytest.raises(TypeError, match="XQueueWaitAll: argument 1"):
+            XSched.XQueueWaitAll(wrong)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="HostCommandCreateTimed: argument 2"):
+        XSchedHost.HostCommandCreateTimed(1.5)  # type: ignore[arg-type]
+
+
+def test_integers_that_do_not_fit_are_refused(queues: Tuple[int, int]) -> None:
+    hwq, xq = queues
+    # C would see the lower bits, which are those of a handle or of a value that there is.
+    for beyond in (2**64, -(2**64)):
+        for call in (
+            lambda: XSched.XQueueQuery(xq + beyond),
+            lambda: XSched.XQueueGet(hwq + beyond),
+            lambda: XSched.XQueueCreate(hwq, 1 + beyond, 0),
+            lambda: XSched.XHintPriority(xq, 5 + beyond),
+            lambda: XSched.XHintPriority(xq, 5 + beyond // 2**32),
+            lambda: XSched.XHintUtilization(xq, 5 + beyond // 2**32),
+            lambda: XSched.XHintDeadline(xq, 5 + beyond),
+            lambda: XSched.XHintLaxity(xq, 5, 1, 1 + beyond // 2**32),
+            lambda: XSched.XHintTimeslice(5_000 + beyond),
+            lambda: XSched.XHintKDeadline(1 + beyond),
+            lambda: XSched.XQueueSuspend(xq, beyond),
+            lambda: XSchedHost.HostCommandCreateTimed(10 + beyond),
+        ):
+            with pytest.raises(OverflowError, match="does not fit"):
+                call()
+    assert XSched.XHintTimeslice(xsched.TIMESLICE_UNLIMITED) == OK
+    assert XSched.XHintTimeslice(xsched.TIMESLICE_DEFAULT) == OK
 
 
 def test_values_out_of_range_are_taken_unless_strictness_is_asked_for() -> None:
@@ -107,31 +132,6 @@ print([int(result) for result in calls])
         )
         assert (answer.returncode, answer.stdout.strip()) == (0, expected), answer.stderr
         assert answer.stderr.count("priority must be -256 to 255") == (strict == "OFF")
-
-
-def test_threads_of_the_device_do_not_launch_functions() -> None:
-    program = """
-import threading
-import xsched
-
-def note(_):
-    with open(f"/proc/self/task/{threading.get_native_id()}/comm") as name:
-        names.add(name.read())
-
-names = set()
-queues = [xsched.Queue.on_host(threshold=1_000) for _ in range(4)]
-for _ in range(200):
-    for queue in queues:
-        queue.submit(note)
-for queue in queues:
-    queue.close()
-assert names
-print(any("launcher" in name for name in names))
-"""
-    environment = {**os.environ, "XSCHED_LAUNCHER_THREADS": "2"}
-    command = [sys.executable, "-c", program]
-    answer = subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment)
-    assert (answer.returncode, answer.stdout.strip()) == (0, "False"), answer.stderr
 
 
 @pytest.mark.parametrize("handle", [0, UNKNOWN, 2**64 - 1])
@@ -351,6 +351,46 @@ else:
 
 def test_an_answer_that_is_not_known_is_unknown() -> None:
     assert XResult(12345) == XResult.kXSchedErrorUnknown
+
+
+def test_a_subinterpreter_is_refused_and_leaves_the_main_one_alone() -> None:
+    program = """
+import importlib
+for name in ("_interpreters", "_xxsubinterpreters"):
+    try:
+        interpreters = importlib.import_module(name)
+        break
+    except ImportError:
+        pass
+else:
+    raise SystemExit("no subinterpreters")
+IMPORTS = '''
+try:
+    import xsched
+except ImportError as error:
+    print(error, flush=True)
+'''
+
+def elsewhere():
+    other = interpreters.create()
+    interpreters.run_string(other, IMPORTS)
+    interpreters.destroy(other)
+
+# Before and after the first import.
+elsewhere()
+import xsched
+elsewhere()
+with xsched.Queue.on_host() as queue:
+    queue.submit(lambda hwq: print("ran", flush=True)).wait()
+"""
+    command = [sys.executable, "-c", program]
+    answer = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    if "no subinterpreters" in answer.stderr:
+        pytest.skip("this Python makes no subinterpreters")
+    assert answer.returncode == 0, answer.stderr
+    first, second, last = answer.stdout.splitlines()
+    assert first == second and last == "ran"
+    assert "xsched cannot be imported in a subinterpreter" in first
 
 
 def test_a_missing_library_is_said(tmp_path: object) -> None:

@@ -7,7 +7,7 @@ import os
 import threading
 import time
 import weakref
-from typing import Callable
+from typing import Any, Callable, cast
 
 import pytest
 
@@ -98,6 +98,31 @@ def test_results_are_exceptions_with_the_librarys_words() -> None:
             queue.set_laxity(5, 0, 256)
         with pytest.raises(ValueError):
             queue.set_level(4)
+        for call in (
+            lambda: Command.timed(2**64 + 10),
+            lambda: Command.timed(-1),
+            lambda: Queue.on_host(level=2**64 + 1),
+            lambda: queue.set_launch_config(2**64 + 8, 1),
+            lambda: queue.set_launch_config(8, -(2**63) - 1),
+        ):
+            with pytest.raises(ValueError):
+                call()
+        for wrong in (1.5, "1", None, [1]):
+            number: Any = wrong
+            for take in (
+                Command.timed,
+                queue.set_priority,
+                queue.set_utilization,
+                queue.set_deadline,
+                queue.set_level,
+                lambda value: queue.set_laxity(value, 0, 1),
+                lambda value: queue.set_laxity(5, value, 1),
+                lambda value: Queue.on_host(level=value),
+            ):
+                with pytest.raises(TypeError, match="an integer is expected, not"):
+                    take(number)
+        with pytest.raises(TypeError, match="XQueueSetLaunchConfig: an integer is expected, not 1.5"):
+            queue.set_launch_config(cast(Any, 1.5))
         with pytest.raises(xsched.NotAllowedError):
             queue.hardware.close()
         command = Command.timed(1)

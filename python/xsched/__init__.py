@@ -10,7 +10,7 @@ The C libraries are loaded when they are first needed.
 
 from __future__ import annotations
 
-from . import sim
+from . import _main_interpreter, sim  # In this order: a subinterpreter must load nothing else.
 from ._capi import XSched, last_error
 from ._native import __version__
 from ._types import (

@@ -5,11 +5,13 @@ from __future__ import annotations
 import ctypes
 from ctypes import POINTER, byref, c_int32, c_int64, c_size_t, c_uint64, c_void_p
 from functools import lru_cache
-from typing import Any, Dict, List, Tuple
+from types import SimpleNamespace
+from typing import Any, Callable, Dict, List, Tuple
 
-from ._callbacks import LAUNCH, Launch, callbacks
+from ._callbacks import LAUNCH, Function, Launch, callbacks
 from ._library import load
 from ._types import (
+    TIMESLICE_UNLIMITED,
     Deadline,
     HwCommandHandle,
     HwQueueHandle,
@@ -53,35 +55,63 @@ _ARGUMENTS: Dict[str, List[Any]] = {
     "XHintDeadline": [_HANDLE, c_int64],
     "XHintKDeadline": [c_size_t],
 }
+_ADDITIONS: Dict[str, List[Any]] = {
+    "xsched_private_queue_forget": [_HANDLE],
+    "xsched_private_priority": [_HANDLE, POINTER(c_int32)],
+}
 
 
-def declare(library: ctypes.CDLL, arguments: Dict[str, List[Any]]) -> ctypes.CDLL:
-    """Says what the functions of a library take. All answer a result."""
-    for name, types in arguments.items():
-        function = getattr(library, name)
-        function.argtypes = types
-        function.restype = c_int32
-    return library
+#: The least and the most that an integer of C can be, of which `ctypes` takes the lower bits only.
+_LIMITS: Dict[Any, Tuple[int, int]] = {
+    c_int32: (-(1 << 31), (1 << 31) - 1),
+    c_int64: (-(1 << 63), (1 << 63) - 1),
+    c_size_t: (0, (1 << 64) - 1),
+    c_uint64: (0, (1 << 64) - 1),
+    c_void_p: (0, (1 << 64) - 1),
+}
+
+
+def declare(library: ctypes.CDLL, arguments: Dict[str, List[Any]]) -> SimpleNamespace:
+    """The functions of a library, which take these arguments and answer a result. They raise
+    OverflowError for an integer that does not fit, and TypeError for what is none."""
+    functions = {name: _checked(library, name, types) for name, types in arguments.items()}
+    return SimpleNamespace(**functions)
+
+
+def _checked(library: ctypes.CDLL, name: str, types: List[Any]) -> Callable[..., int]:
+    function = getattr(library, name)
+    function.argtypes = types
+    function.restype = c_int32
+    limits = [(place, *_LIMITS[kind]) for place, kind in enumerate(types) if kind in _LIMITS]
+
+    def call(*arguments: Any) -> int:
+        for place, least, most in limits:
+            value = arguments[place]
+            if isinstance(value, int) and not least <= value <= most:
+                raise OverflowError(f"{name}: argument {place + 1} is {value}, which does not fit")
+        try:
+            return int(function(*arguments))
+        except ctypes.ArgumentError as error:
+            raise TypeError(f"{name}: {error}") from None
+
+    return call
 
 
 @lru_cache(maxsize=None)
-def preempt() -> ctypes.CDLL:
-    """libpreempt.so. Raises LibraryNotFoundError."""
-    library = declare(load("preempt"), _ARGUMENTS)
+def preempt() -> SimpleNamespace:
+    """The functions of libpreempt.so. Raises LibraryNotFoundError."""
+    library = load("preempt")
+    functions = declare(library, _ARGUMENTS)
     # Additions, which the C++ library lacks.
-    forget = getattr(library, "xsched_private_queue_forget", None)
-    if forget is not None:
-        forget.argtypes = [_HANDLE]
-        forget.restype = c_int32
-    priority = getattr(library, "xsched_private_priority", None)
-    if priority is not None:
-        priority.argtypes = [_HANDLE, POINTER(c_int32)]
-        priority.restype = c_int32
+    for name, types in _ADDITIONS.items():
+        if hasattr(library, name):
+            setattr(functions, name, _checked(library, name, types))
     explain = getattr(library, "XSchedGetLastErrorString", None)
     if explain is not None:
         explain.argtypes = []
         explain.restype = ctypes.c_char_p
-    return library
+        functions.XSchedGetLastErrorString = explain
+    return functions
 
 
 def last_error() -> str:
@@ -98,16 +128,29 @@ def _handle(name: str, *arguments: Any) -> Tuple[XResult, int]:
     return XResult(result), handle.value
 
 
-def create_command(function: Any, launch: Launch) -> Tuple[XResult, HwCommandHandle]:
-    """Makes a command of a function of Python by a function of the C interface that takes one."""
-    number = callbacks.add(launch)
+def create_command(
+    create: Callable[..., int], function: Function, *, is_lent: bool = False
+) -> Tuple[XResult, HwCommandHandle]:
+    """Makes a command of a function of Python by a function of the C interface that takes one. If it
+    is lent, the caller keeps it until the command is submitted."""
+    number = function.add(is_lent=is_lent)
     handle = c_uint64()
-    result = XResult(function(byref(handle), LAUNCH, number))
+    result = XResult(create(byref(handle), LAUNCH, number))
     if result == XResult.kXSchedSuccess:
         callbacks.name(number, handle.value)
     else:
         callbacks.forget(number)
     return result, handle.value
+
+
+def hand_over(call: Callable[..., int], queue: int, hw_cmd: HwCommandHandle) -> XResult:
+    """Calls a function that takes a queue and a command, which is the library's if it succeeds."""
+    result = XResult(call(queue, hw_cmd))
+    if result == XResult.kXSchedSuccess:
+        callbacks.submitted(hw_cmd)
+    else:
+        callbacks.refused(hw_cmd)
+    return result
 
 
 def _forget_dropped(xq: XQueueHandle) -> None:
@@ -135,14 +178,13 @@ def forget_queue(xq: XQueueHandle, hwq: HwQueueHandle) -> None:
 class XSched:
     """The C interface of libpreempt.so, with the names and results of the C++ XSched's Python module.
 
-    Nothing here raises because of a result. Every call lets other threads of Python run meanwhile.
+    Nothing here raises because of a result. An integer that does not fit into C's is an OverflowError,
+    and what is none a TypeError. Every call lets other threads of Python run meanwhile.
     """
 
     @staticmethod
     def XQueueCreate(hwq: HwQueueHandle, level: int, flags: int) -> Tuple[XResult, XQueueHandle]:
         """Makes a queue preemptible at a level, 1 to 3. `flags` are of XQueueCreateFlag."""
-        # Other threads could launch functions only while this one lets go of the interpreter.
-        flags |= XQueueCreateFlag.kQueueCreateFlagSubmitterLaunches
         return _handle("XQueueCreate", hwq, level, flags)
 
     @staticmethod
@@ -172,12 +214,7 @@ class XSched:
     def XQueueSubmit(xq: XQueueHandle, hw_cmd: HwCommandHandle) -> XResult:
         """Submits a command. It may wait for room."""
         callbacks.submitting(xq, hw_cmd)
-        result = XResult(preempt().XQueueSubmit(xq, hw_cmd))
-        if result == XResult.kXSchedSuccess:
-            callbacks.submitted(hw_cmd)
-        else:
-            callbacks.submitting(0, hw_cmd)
-        return result
+        return hand_over(preempt().XQueueSubmit, xq, hw_cmd)
 
     @staticmethod
     def XQueueWait(xq: XQueueHandle, hw_cmd: HwCommandHandle) -> XResult:
@@ -226,7 +263,8 @@ class XSched:
     @staticmethod
     def HwQueueLaunch(hwq: HwQueueHandle, hw_cmd: HwCommandHandle) -> XResult:
         """Launches a command past any XQueue."""
-        return XResult(preempt().HwQueueLaunch(hwq, hw_cmd))
+        callbacks.submitting(0, hw_cmd)
+        return hand_over(preempt().HwQueueLaunch, hwq, hw_cmd)
 
     @staticmethod
     def HwQueueSynchronize(hwq: HwQueueHandle) -> XResult:
@@ -239,7 +277,7 @@ class XSched:
 
         An addition: the C++ XSched's Python module lacks it.
         """
-        return create_command(preempt().HwCommandCreateCallback, launch)
+        return create_command(preempt().HwCommandCreateCallback, Function(launch))
 
     @staticmethod
     def HwCommandDestroy(hw_cmd: HwCommandHandle) -> XResult:
@@ -267,6 +305,8 @@ class XSched:
     @staticmethod
     def XHintTimeslice(ts_us: Timeslice) -> XResult:
         """Sets the policy's timeslice in microseconds."""
+        # The constant is unsigned, the argument is not.
+        ts_us = -1 if ts_us == TIMESLICE_UNLIMITED else ts_us
         return XResult(preempt().XHintTimeslice(ts_us))
 
     @staticmethod

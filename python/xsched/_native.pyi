@@ -140,6 +140,46 @@ class Decisions:
     def wake_at(self, at_ns: int) -> None:
         """Asks the policy again at this simulated time. The earliest of all such requests counts."""
 
+class Callbacks:
+    """Functions that are still to run, and what those that have run raised.
+
+    What a method lets go of is freed once it has ended."""
+
+    def add(self, function: Optional[Any], lent: Optional[Any]) -> int:
+        """A number for a function, or for that of a weak reference, whose command has an object."""
+    def name(self, number: int, command: int) -> None:
+        """Says which command the function became."""
+    def forget(self, number: int) -> None:
+        """The function will not run."""
+    def forget_all(self, numbers: list[int]) -> None:
+        """These functions will not run."""
+    def destroyed(self, command: int) -> None:
+        """The command was destroyed."""
+    def submitting(self, queue: int, command: int) -> None:
+        """The command goes into a queue, or (0) to hardware: from now on the function is kept. A drop
+        there is not announced: see `submitted_to`."""
+    def submitted(self, command: int) -> None:
+        """The library has the command."""
+    def refused(self, command: int) -> None:
+        """The library did not take the command, which is its object's again."""
+    def submitted_to(self, queue: int) -> list[int]:
+        """The functions in the queue that have not been called. When it has done all that is in it
+        now, those that still have not were dropped: `forget_all` them."""
+    def closed(self, queue: int) -> None:
+        """The queue is gone, and what it had not run will not run."""
+    def function(self, number: int) -> Optional[Any]:
+        """The function with this number, which is to run now."""
+    def ended(self, number: int, exception: Optional[BaseException]) -> None:
+        """The function has run, and raised this or nothing."""
+    def failure(self, command: int) -> Optional[BaseException]:
+        """What the function of the command raised, once."""
+    def failure_in(self, queue: int) -> Optional[BaseException]:
+        """The first that a function in the queue raised and no call has returned yet, once."""
+    def clear(self) -> None:
+        """Forgets all, in the child of a fork: what waited waits in the parent."""
+    def __len__(self) -> int:
+        """How many functions are still to run."""
+
 INTERPOSERS: list[str]
 
 def main(arguments: list[str], folders: list[str]) -> int: ...

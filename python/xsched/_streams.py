@@ -43,7 +43,17 @@ def address_of(stream: Any) -> int:
 
 
 def any_address_of(stream: Any) -> int:
-    """The same, with 0 for the default stream."""
+    """The address of a stream, with 0 for the default stream.
+
+    Raises TypeError for anything else, ValueError for a number that is no address.
+    """
+    address = _address_in(stream)
+    if not 0 <= address < 1 << 64:
+        raise ValueError(f"{address} is not the address of a stream")
+    return address
+
+
+def _address_in(stream: Any) -> int:
     if isinstance(stream, int) and not isinstance(stream, bool):
         return stream
     for attribute in _ATTRIBUTES:

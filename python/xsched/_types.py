@@ -122,7 +122,6 @@ class XQueueCreateFlag(IntEnum):
     kQueueCreateFlagNone = 0
     kQueueCreateFlagBlockingSubmit = 1
     kQueueCreateFlagLauncherThread = 0x100
-    kQueueCreateFlagSubmitterLaunches = 0x200
     kQueueCreateFlagMaskAll = -1
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import ctypes
 from ctypes import POINTER, byref, c_uint64, c_void_p
 from functools import lru_cache
+from types import SimpleNamespace
 from typing import Tuple
 
 from ._capi import declare
@@ -18,7 +18,8 @@ CUstream = int
 
 
 @lru_cache(maxsize=None)
-def _library() -> ctypes.CDLL:
+def functions() -> SimpleNamespace:
+    """The functions of the library. Raises LibraryNotFoundError."""
     arguments = [POINTER(c_uint64), c_void_p]
     return declare(load("halcuda"), {"CudaQueueCreate": arguments, "CudaQueueGet": arguments})
 
@@ -30,12 +31,12 @@ class XSchedCuda:
     def CudaQueueCreate(stream: CUstream) -> Tuple[XResult, HwQueueHandle]:
         """A hardware queue for a stream. The null stream is not supported."""
         handle = c_uint64()
-        result = _library().CudaQueueCreate(byref(handle), stream)
+        result = functions().CudaQueueCreate(byref(handle), stream)
         return XResult(result), handle.value
 
     @staticmethod
     def CudaQueueGet(stream: CUstream) -> Tuple[XResult, HwQueueHandle]:
         """The hardware queue that a stream has."""
         handle = c_uint64()
-        result = _library().CudaQueueGet(byref(handle), stream)
+        result = functions().CudaQueueGet(byref(handle), stream)
         return XResult(result), handle.value

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import ctypes
 from ctypes import POINTER, byref, c_int64, c_uint64, c_void_p
 from functools import lru_cache
+from types import SimpleNamespace
 from typing import Tuple
 
 from ._capi import declare
@@ -18,13 +18,14 @@ hipStream_t = int
 
 
 @lru_cache(maxsize=None)
-def _library() -> ctypes.CDLL:
+def functions() -> SimpleNamespace:
+    """The functions of the library. Raises LibraryNotFoundError."""
     handle = POINTER(c_uint64)
-    functions = {
+    arguments = {
         "HipQueueCreate": [handle, c_void_p],
         "HipStreamQueueCreate": [handle, POINTER(c_void_p), c_int64],
     }
-    return declare(load("halhip"), functions)
+    return declare(load("halhip"), arguments)
 
 
 class XSchedHip:
@@ -34,7 +35,7 @@ class XSchedHip:
     def HipQueueCreate(stream: hipStream_t) -> Tuple[XResult, HwQueueHandle]:
         """A hardware queue for a stream. The null stream is not supported."""
         handle = c_uint64()
-        result = _library().HipQueueCreate(byref(handle), stream)
+        result = functions().HipQueueCreate(byref(handle), stream)
         return XResult(result), handle.value
 
     @staticmethod
@@ -45,5 +46,5 @@ class XSchedHip:
         that they are to have, 1 to 3.
         """
         handle, stream = c_uint64(), c_void_p()
-        result = _library().HipStreamQueueCreate(byref(handle), byref(stream), level)
+        result = functions().HipStreamQueueCreate(byref(handle), byref(stream), level)
         return XResult(result), handle.value, stream.value or 0

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import ctypes
 from ctypes import POINTER, byref, c_int64, c_uint64, c_void_p
 from functools import lru_cache
+from types import SimpleNamespace
 from typing import Tuple
 
-from ._callbacks import Launch
+from ._callbacks import Function, Launch
 from ._capi import create_command, declare
 from ._library import load
 from ._types import HwCommandHandle, HwQueueHandle, XResult
@@ -16,7 +16,8 @@ __all__ = ["XSchedHost"]
 
 
 @lru_cache(maxsize=None)
-def _library() -> ctypes.CDLL:
+def functions() -> SimpleNamespace:
+    """The functions of the library. Raises LibraryNotFoundError."""
     out = POINTER(c_uint64)
     return declare(
         load("halhost"),
@@ -35,17 +36,17 @@ class XSchedHost:
     def HostQueueCreate() -> Tuple[XResult, HwQueueHandle]:
         """A hardware queue of the processor's, with a thread of its own."""
         handle = c_uint64()
-        result = _library().HostQueueCreate(byref(handle))
+        result = functions().HostQueueCreate(byref(handle))
         return XResult(result), handle.value
 
     @staticmethod
     def HostCommandCreateTimed(us: int) -> Tuple[XResult, HwCommandHandle]:
         """A command that computes for so many microseconds."""
         handle = c_uint64()
-        result = _library().HostCommandCreateTimed(byref(handle), us)
+        result = functions().HostCommandCreateTimed(byref(handle), us)
         return XResult(result), handle.value
 
     @staticmethod
     def HostCommandCreateFunction(function: Launch) -> Tuple[XResult, HwCommandHandle]:
         """A command that runs a function on the thread of the hardware queue, which it gets."""
-        return create_command(_library().HostCommandCreateFunction, function)
+        return create_command(functions().HostCommandCreateFunction, Function(function))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import os
 import threading
 import weakref
@@ -9,9 +10,9 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple, Type, Union
 
-from . import _streams
-from ._callbacks import Launch, callbacks
-from ._capi import XSched, forget_queue, priority_of
+from . import _streams, host
+from ._callbacks import Function, Launch, callbacks
+from ._capi import XSched, create_command, forget_queue, preempt, priority_of
 from ._streams import Backend
 from ._types import (
     NO_DEADLINE,
@@ -36,19 +37,29 @@ from .host import XSchedHost
 
 __all__ = ["Backend", "Command", "HwQueue", "Queue", "XHintPriority", "XQueue", "priority"]
 
-_INT32 = 1 << 31
 _DAY_US = 86_400_000_000
 
 
-def _int32(call: str, value: int) -> int:
-    """The same. C would see another number if it did not fit."""
-    if not -_INT32 <= value < _INT32:
+def _integer(call: str, value: int) -> int:
+    """Takes an integer. Raises TypeError for anything else, a number that is none included."""
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise TypeError(f"{call}: an integer is expected, not {value!r}") from None
+
+
+def _fits(call: str, value: int, bits: int) -> int:
+    """Takes an integer that fits into C's of so many bits."""
+    value = _integer(call, value)
+    if not -(1 << bits - 1) <= value < 1 << bits - 1:
         raise InvalidValueError(call, XResult.kXSchedErrorInvalidValue, f"{value} does not fit")
     return value
 
 
 def _within(call: str, value: int, least: int, most: int) -> int:
-    """The same. The C interface takes others as well, and something else counts then."""
+    """Takes an integer in a range. The C interface takes others as well, and something else counts
+    then."""
+    value = _integer(call, value)
     if not least <= value <= most:
         why = f"must be {least} to {most}, is {value}"
         raise InvalidValueError(call, XResult.kXSchedErrorInvalidValue, why)
@@ -72,6 +83,7 @@ class HwQueue:
         Only queues on such streams can have level 2 and, on AMD GPUs, level 3. `level` is the highest
         that they are to have.
         """
+        level = _fits("HipStreamQueueCreate", level, 64)
         result, handle, stream = XSchedHip.HipStreamQueueCreate(level)
         check("HipStreamQueueCreate", result)
         return cls(handle, stream)
@@ -130,6 +142,8 @@ class Command:
         """Takes a handle of the C interface."""
         self._handle = handle
         self._queue: XQueueHandle = 0
+        #: Until the library has the command, nothing else refers to it.
+        self._function: Optional[Function] = None
         self._finalizer = weakref.finalize(self, XSched.HwCommandDestroy, handle)
         self._finalizer.atexit = False
 
@@ -138,15 +152,16 @@ class Command:
         """A command that launches what `function` launches: it gets the handle of the hardware queue.
 
         It is called once, on any thread, and must not wait for a queue. What it raises is the
-        command's failure, and the cause of what `Command.wait` or `Queue.wait` raises.
+        command's failure, and the cause of what `Command.wait` or `Queue.wait` raises. It returns None
+        or an XResult. Raises TypeError if it cannot be called.
         """
-        result, handle = XSched.HwCommandCreateCallback(function)
-        check("HwCommandCreateCallback", result)
-        return cls(handle)
+        create = preempt().HwCommandCreateCallback
+        return cls._of_function("HwCommandCreateCallback", create, function)
 
     @classmethod
     def timed(cls, duration_us: int) -> Command:
-        """A command for the processor, which computes for so many microseconds."""
+        """A command for the processor, which computes for so many microseconds, 60,000,000 at most."""
+        duration_us = _fits("HostCommandCreateTimed", duration_us, 64)
         result, handle = XSchedHost.HostCommandCreateTimed(duration_us)
         check("HostCommandCreateTimed", result)
         return cls(handle)
@@ -158,13 +173,21 @@ class Command:
         Unlike one of `callback`, it takes its turn among all commands of the device, and is done when
         the function returns. A hold takes effect when it has returned.
         """
-        result, handle = XSchedHost.HostCommandCreateFunction(function)
-        check("HostCommandCreateFunction", result)
-        return cls(handle)
+        create = host.functions().HostCommandCreateFunction
+        return cls._of_function("HostCommandCreateFunction", create, function)
+
+    @classmethod
+    def _of_function(cls, call: str, create: Callable[..., int], launch: Launch) -> Command:
+        function = Function(launch)
+        result, handle = create_command(create, function, is_lent=True)
+        check(call, result)
+        command = cls(handle)
+        command._function = function
+        return command
 
     @property
     def handle(self) -> HwCommandHandle:
-        """For the C interface."""
+        """For the C interface. Keep the object until a library other than this one has run it."""
         return self._handle
 
     def wait(self) -> None:
@@ -177,11 +200,16 @@ class Command:
         cause = callbacks.failure(self._handle)
         error = error_of("XQueueWait", result, cause)
         if error is not None:
-            raise error from cause
+            try:
+                raise error from cause
+            finally:
+                # It has this frame, and would keep itself and what the function had.
+                del error, cause
 
     def _given(self, queue: XQueueHandle) -> None:
         """The library has it now."""
         self._queue = queue
+        self._function = None
         self._finalizer.detach()
 
 
@@ -223,8 +251,6 @@ class Queue:
             flags |= XQueueCreateFlag.kQueueCreateFlagLauncherThread
         result, handle = XSched.XQueueGet(hardware.handle)
         is_new = result != XResult.kXSchedSuccess
-        if is_new:
-            result, handle = XSched.XQueueCreate(hardware.handle, level, flags)
         self._hardware = hardware
         #: One that was there already, an interposer's say, is not this object's to end.
         self._is_ours = is_new
@@ -232,6 +258,9 @@ class Queue:
         self._handle = 0
         self._finalizer: Optional[weakref.finalize[..., Queue]] = None
         try:
+            if is_new:
+                level = _fits("XQueueCreate", level, 64)
+                result, handle = XSched.XQueueCreate(hardware.handle, level, flags)
             check("XQueueCreate", result)
             self._handle = handle
             if is_new:
@@ -293,7 +322,11 @@ class Queue:
         cause = callbacks.failure_in(self._handle) if failed else None
         error = error_of("XQueueWaitAll", result, cause)
         if error is not None:
-            raise error from cause
+            try:
+                raise error from cause
+            finally:
+                # It has this frame, and would keep itself and what the function had.
+                del error, cause
 
     @property
     def is_idle(self) -> bool:
@@ -311,32 +344,34 @@ class Queue:
 
     def set_priority(self, value: int) -> None:
         """Sets the priority: -255 (lowest) to 255 (highest), or -256: must not run."""
-        _within("XHintPriority", value, PRIORITY_NO_EXECUTE, PRIORITY_MAX)
+        value = _within("XHintPriority", value, PRIORITY_NO_EXECUTE, PRIORITY_MAX)
         check("XHintPriority", XSched.XHintPriority(self._handle, value))
 
     def set_utilization(self, percent: int) -> None:
         """Sets the share that it shall have of its device, 0 to 100 percent."""
-        _within("XHintUtilization", percent, UTILIZATION_MIN, UTILIZATION_MAX)
+        percent = _within("XHintUtilization", percent, UTILIZATION_MIN, UTILIZATION_MAX)
         check("XHintUtilization", XSched.XHintUtilization(self._handle, percent))
 
     def set_deadline(self, after_ready_us: int) -> None:
         """Sets a deadline in microseconds after becoming ready; -1 for none."""
         if after_ready_us != NO_DEADLINE:
-            _within("XHintDeadline", after_ready_us, 1, _DAY_US)
+            after_ready_us = _within("XHintDeadline", after_ready_us, 1, _DAY_US)
         check("XHintDeadline", XSched.XHintDeadline(self._handle, after_ready_us))
 
     def set_laxity(self, lax_us: int, lax_priority: int, critical_priority: int) -> None:
         """Gives it one priority until `lax_us` microseconds after becoming ready, then another."""
         if lax_us != NO_LAXITY:
-            _within("XHintLaxity", lax_us, 1, _DAY_US)
-        for value in (lax_priority, critical_priority):
+            lax_us = _within("XHintLaxity", lax_us, 1, _DAY_US)
+        lax, critical = (
             _within("XHintLaxity", value, PRIORITY_NO_EXECUTE, PRIORITY_MAX)
-        result = XSched.XHintLaxity(self._handle, lax_us, lax_priority, critical_priority)
+            for value in (lax_priority, critical_priority)
+        )
+        result = XSched.XHintLaxity(self._handle, lax_us, lax, critical)
         check("XHintLaxity", result)
 
     def set_level(self, level: int) -> None:
         """Sets the preemption level, 1 to 3. Raises NotSupportedError above the device's."""
-        _int32("XQueueSetPreemptLevel", level)
+        level = _fits("XQueueSetPreemptLevel", level, 32)
         check("XQueueSetPreemptLevel", XSched.XQueueSetPreemptLevel(self._handle, level))
 
     def set_launch_config(
@@ -346,8 +381,9 @@ class Queue:
 
         None keeps what is.
         """
-        values = (-1 if value is None else value for value in (threshold, batch_size))
-        check("XQueueSetLaunchConfig", XSched.XQueueSetLaunchConfig(self._handle, *values))
+        call = "XQueueSetLaunchConfig"
+        values = (-1 if v is None else _fits(call, v, 64) for v in (threshold, batch_size))
+        check(call, XSched.XQueueSetLaunchConfig(self._handle, *values))
 
     def suspend(
         self, *, synchronize: bool = False, wait_all: bool = False, wait_idle: bool = False

@@ -86,12 +86,12 @@ class Runtime:
 
     def set_timeslice(self, timeslice_us: int) -> None:
         """Sets how long a turn is, 100 to 10,000,000 microseconds, for policies that take turns."""
-        _within("XHintTimeslice", timeslice_us, TIMESLICE_MIN, TIMESLICE_MAX)
+        timeslice_us = _within("XHintTimeslice", timeslice_us, TIMESLICE_MIN, TIMESLICE_MAX)
         check("XHintTimeslice", XSched.XHintTimeslice(timeslice_us))
 
     def set_k(self, k: int) -> None:
         """Sets how many queues run at once under `kedf`, 1 to 65,536. Raises ValueError outside."""
-        _within("XHintKDeadline", k, 1, 65_536)
+        k = _within("XHintKDeadline", k, 1, 65_536)
         check("XHintKDeadline", XSched.XHintKDeadline(k))
 
     def queue(self, stream: Any, backend: Optional[Backend] = None, **options: Any) -> Queue:

@@ -1,7 +1,7 @@
 //! A policy of one's own on real threads: the object that the simulator's example of the same name
 //! simulates first.
 //!
-//! `cargo run --release -p xsched --example custom_policy`
+//! `cargo run --release -p xsched --example custom_policy --features host`
 
 #[path = "../../sim/examples/custom_policy/policy.rs"]
 mod policy;
@@ -11,9 +11,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration as Span;
 
-use xsched::{Runtime, XQueueConfig};
-use xsched_core::time::Duration;
-use xsched_hal_host::{HostCommand, HostConfig, HostDevice};
+use xsched::prelude::*;
+use xsched::time::Duration;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let runtime = Runtime::new(policy::TakeTurns(Duration::from_ms(10)))?;

@@ -1,13 +1,11 @@
 //! Two queues on one device: a background job that keeps it busy, and an urgent command that does
 //! not wait for it.
 //!
-//! `cargo run --release -p xsched --example quickstart`
+//! `cargo run --release -p xsched --example quickstart --features host`
 
 use std::time::{Duration, Instant};
 
-use xsched::policies::hpf::Hpf;
 use xsched::prelude::*;
-use xsched_hal_host::{HostCommand, HostConfig, HostDevice};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     // The highest priority first. The host device runs commands on threads of this process.

@@ -1,13 +1,12 @@
 //! A service: each request of a client becomes some commands on the client's queue. Paying clients
 //! have priority; a full queue pushes back; what the queues do can be scraped.
 //!
-//! `cargo run --release -p xsched --example server --features metrics`
+//! `cargo run --release -p xsched --example server --features host,metrics`
 
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use xsched::prelude::*;
-use xsched_hal_host::{HostCommand, HostConfig, HostDevice};
 
 const REQUESTS: u32 = 100;
 /// Commands of a request, as the layers of a model would be.

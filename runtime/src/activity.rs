@@ -1,4 +1,4 @@
-//! What a scheduler above the runtime's wants to know of a device's queues.
+//! Activity of a device's queues, for a scheduler above the runtime's.
 
 use xsched_core::level::Caps;
 use xsched_core::time::Duration;
@@ -7,14 +7,14 @@ use xsched_core::time::Duration;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Activity {
-    /// It was made, and has no command yet. This is told with no queue locked.
+    /// Made, without a command yet. Told with no queue locked.
     Opened {
-        /// What the device can do for it.
+        /// Capabilities of the device for it.
         caps: Caps,
     },
-    /// It has something to do from now on; the first of it is not launched yet.
+    /// Begins to have commands; the first is not launched yet.
     Begun,
-    /// It has nothing to do any more.
+    /// Has no commands any more.
     Ended,
     /// Commands were seen to have retired.
     Retired {

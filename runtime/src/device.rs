@@ -7,17 +7,17 @@ use std::time::Instant;
 use xsched_core::cost::CostModel;
 use xsched_core::hal::{Backend, HalError, Halves, Retire, Steps, Submit};
 use xsched_core::id::{DeviceId, QueueId};
-use xsched_core::queue::{CommandSlot, Queue, QueueConfig};
+use xsched_core::queue::QueueConfig;
 use xsched_core::scheduler::{Attach, SchedulerError};
 
 use crate::activity::Activity;
 use crate::error::Error;
-use crate::queue::{QueueParams, SharedQueue, XQueue, XQueueConfig};
+use crate::queue::{MachineParams, QueueParams, SharedQueue, XQueue, XQueueConfig};
 use crate::runtime::Runtime;
 use crate::scheduler::{ScheduledQueue, SchedulerHandle};
 use crate::stats::Label;
 use crate::sync::{Mutex, lock};
-use crate::workers::{ActivityWatch, Commit, LauncherThread, Workers};
+use crate::workers::{ActivityWatch, Commit, OwnPump, Workers};
 
 /// A device of a runtime. Clones share it.
 ///
@@ -64,7 +64,7 @@ impl<B> fmt::Debug for Device<B> {
     }
 }
 
-/// What the commands of a backend are.
+/// Type of a backend's commands.
 pub type CommandOf<B> = <<B as Backend>::Submit as Submit>::Payload;
 
 impl Runtime {
@@ -88,12 +88,12 @@ impl Runtime {
         let backend = Arc::new(Mutex::new(backend));
         let committed = Arc::clone(&backend);
         let commit: Commit = Box::new(move || lock(&committed).commit().map_err(|e| e.kind()));
-        let workers = Arc::new(Workers::start(stages.then_some(commit), self.launcher_threads())?);
+        let workers = Arc::new(Workers::start(stages.then_some(commit))?);
         Ok(Device { runtime: self.clone(), id, name, backend, workers })
     }
 
-    /// What holds cost on a device: what its backend says, corrected by how long interrupts and
-    /// restores have taken. All zero if the backend says nothing and nothing was measured.
+    /// Costs of holds on a device: those that its backend says, corrected by how long interrupts
+    /// and restores have taken. All zero if the backend says nothing and nothing was measured.
     ///
     /// # Errors
     /// [`Error::OtherRuntime`] if the device is not this runtime's, [`Error::SchedulerSilent`] and
@@ -226,8 +226,8 @@ where
                 }
             });
         }
-        let launcher = config.launcher_thread.then(LauncherThread::start).transpose()?;
-        let shared = self.share(&config, place.id, halves, launcher, watch);
+        let own_pump = config.launcher_thread.then(OwnPump::start).transpose()?;
+        let shared = self.share(&config, place.id, halves, own_pump, watch);
         if !scheduler.register(place.id, Arc::clone(&shared) as _) {
             return Err(Error::SchedulerGone);
         }
@@ -288,27 +288,25 @@ where
         config: &XQueueConfig,
         id: QueueId,
         halves: Halves<B::Submit, B::Retire, B::Preempt>,
-        launcher: Option<LauncherThread>,
+        own_pump: Option<OwnPump>,
         watch: Option<ActivityWatch>,
     ) -> Arc<SharedQueue<B::Submit, B::Retire, B::Preempt>> {
-        let machine_config =
-            QueueConfig { window: config.window, level: config.level, ..QueueConfig::default() };
-        let slots = vec![CommandSlot::default(); config.capacity].into_boxed_slice();
-        let shares = config.shared_launchers;
+        let (window, level) = (config.window, config.level);
         SharedQueue::new(QueueParams {
             id,
             label: Label { name: config.name.clone(), device: Arc::clone(&self.name) },
-            caps: halves.caps,
-            machine: Queue::new(slots, machine_config, halves.caps),
+            machine: MachineParams {
+                config: QueueConfig { window, level, ..QueueConfig::default() },
+                caps: halves.caps,
+                capacity: config.capacity,
+            },
             submit: halves.submit,
             retire: halves.retire,
             preempt: halves.preempt,
             scheduler: Arc::clone(self.runtime.scheduler()),
             workers: Arc::clone(&self.workers),
             watch,
-            capacity: config.capacity,
-            shared_launcher: self.workers.launcher_for(id).filter(|_| shares && launcher.is_none()),
-            launcher,
+            own_pump,
         })
     }
 }

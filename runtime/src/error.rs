@@ -1,4 +1,4 @@
-//! What can go wrong, and what to do about it.
+//! Errors, and how to handle them.
 
 use std::fmt;
 
@@ -48,7 +48,7 @@ pub enum Error {
     /// A thread could not be started.
     #[error("cannot start the {name} thread: {source}; raise the limit of threads")]
     Thread {
-        /// What it was for.
+        /// Purpose of the thread.
         name: &'static str,
         /// Why.
         source: std::io::Error,
@@ -89,16 +89,18 @@ pub enum Error {
         /// The largest there is.
         most: usize,
     },
-    /// There is a recording already.
+    /// Recording goes on already.
     #[error("the runtime is being recorded already; finish that recording first")]
     AlreadyRecording,
 }
 
 /// A command that was not taken, and why. The command comes back.
 #[derive(thiserror::Error)]
+#[non_exhaustive]
 pub enum SubmitError<C> {
-    /// Its queue holds as many commands as it can. Try again when one has retired. Only
-    /// [`XQueue::try_submit`](crate::XQueue::try_submit) gives it; the other calls wait for room.
+    /// Full queue: it holds as many commands as it can. Try again when one has retired.
+    /// [`XQueue::try_submit`](crate::XQueue::try_submit) gives it; the other calls wait for room,
+    /// but not in a command that keeps the queue from getting on.
     #[error("the queue is full; wait for a command to retire")]
     Full(C),
     /// The device is lost.
@@ -108,6 +110,10 @@ pub enum SubmitError<C> {
     /// [`Runtime::shutdown`](crate::Runtime::shutdown).
     #[error("the queue is closed; make a new one")]
     Closed(C),
+    /// The device forgets commands in a hold, so that the queue has to launch them again. Only
+    /// [`XQueue::begin_launch`](crate::XQueue::begin_launch) gives it.
+    #[error("the queue may have to launch commands again; submit the command instead")]
+    Replays(C),
 }
 
 // Commands need not be printable.
@@ -117,6 +123,7 @@ impl<C> fmt::Debug for SubmitError<C> {
             Self::Full(_) => "Full(..)",
             Self::Lost(_) => "Lost(..)",
             Self::Closed(_) => "Closed(..)",
+            Self::Replays(_) => "Replays(..)",
         })
     }
 }
@@ -125,7 +132,10 @@ impl<C> SubmitError<C> {
     /// The command.
     pub fn into_command(self) -> C {
         match self {
-            Self::Full(command) | Self::Lost(command) | Self::Closed(command) => command,
+            Self::Full(command)
+            | Self::Lost(command)
+            | Self::Closed(command)
+            | Self::Replays(command) => command,
         }
     }
 }
@@ -140,10 +150,14 @@ pub enum WaitError {
     /// The command has not retired in time. It still may. Only calls with a time limit give it.
     #[error("the command has not retired in time; it may still do so")]
     Timeout,
-    /// The command retired so long ago that its outcome is forgotten: 65,536 later commands of its
+    /// The command retired too long ago, and its outcome is forgotten: 65,536 later commands of its
     /// queue have failed since, where neighbours that failed alike count as one. Never otherwise.
     #[error("the command retired too long ago; its outcome is forgotten; wait sooner")]
     Forgotten,
+    /// The calling thread runs a command of this queue, or one that has the device: the wait would
+    /// be for itself.
+    #[error("a command waits for a queue that cannot get on before it ends; wait outside of it")]
+    InCommand,
     /// The ticket belongs to another queue. Calls without a ticket never give it.
     #[error("the ticket belongs to another queue; wait on the queue that gave it")]
     WrongQueue,

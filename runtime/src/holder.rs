@@ -46,7 +46,7 @@ impl std::fmt::Debug for Holder {
 }
 
 impl<B> Device<B> {
-    /// What holds all queues of this device together; [`Holder`] has an example.
+    /// Holds all queues of this device together; [`Holder`] has an example.
     #[must_use]
     pub fn holder(&self) -> Holder {
         let scheduler = Arc::downgrade(self.runtime().scheduler());

@@ -5,8 +5,7 @@
 //!
 //! * The submitting thread launches, as long as the queue runs and its in-flight window is open.
 //!   What cannot be launched now waits in a ring of fixed size, and the device's *pump* thread
-//!   launches it later. For a thread that feeds several queues in turn, the device's
-//!   [launcher threads](RuntimeConfig::launcher_threads) launch.
+//!   launches it later. A queue may have a [pump of its own](XQueueConfig::launcher_thread).
 //! * The waiting thread looks for completions. The device's *reaper* thread does when no thread
 //!   waits.
 //! * One *scheduler* thread asks the policy. If it panics or is silent past its lease, its holds
@@ -14,7 +13,7 @@
 //!
 //! # Quick start
 //!
-//! With `xsched = { version = "0.1", features = ["host"] }`:
+//! With `xsched = { version = "0.2", features = ["host"] }`:
 //!
 #![cfg_attr(feature = "host", doc = "```")]
 #![cfg_attr(not(feature = "host"), doc = "```ignore")]
@@ -26,6 +25,42 @@
 //! let ticket = queue.submit(HostCommand::new(|| println!("urgent")))?;
 //! queue.wait(ticket)?;
 //! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # Policies and backends of your own
+//!
+//! This crate is enough for them: [`policy`], [`hal`], [`hint`], [`id`], [`level`], [`time`] and
+//! the others are the modules of [`xsched_core`], and times of [`Hints`] are [`time::Duration`]s.
+//!
+//! ```
+//! use xsched::policy::{Changed, Decisions, Policy, QueueTable, Urgency, Verdict};
+//! use xsched::prelude::*;
+//! use xsched::time::Instant;
+//!
+//! /// Every queue runs, except those that must not.
+//! struct Lenient;
+//!
+//! impl Policy for Lenient {
+//!     fn name(&self) -> &'static str {
+//!         "lenient"
+//!     }
+//!
+//!     fn decide(
+//!         &mut self,
+//!         _now: Instant,
+//!         changed: Changed<'_>,
+//!         queues: &QueueTable<'_>,
+//!         out: &mut Decisions<'_>,
+//!     ) {
+//!         for info in changed.queues(queues) {
+//!             let runs = info.hints.priority != Priority::NO_EXECUTE;
+//!             out.set(info.id, if runs { Verdict::Run } else { Verdict::Hold(Urgency::NOW) });
+//!         }
+//!     }
+//! }
+//!
+//! let runtime = Runtime::new(Lenient)?;
+//! # Ok::<(), xsched::Error>(())
 //! ```
 //!
 //! # The end
@@ -45,6 +80,7 @@
 #![forbid(unsafe_code)]
 
 mod activity;
+mod backoff;
 mod clock;
 mod completion;
 mod device;
@@ -60,7 +96,7 @@ mod models;
 pub mod node;
 mod panics;
 mod queue;
-mod record;
+pub mod record;
 mod runtime;
 mod scheduler;
 mod shutdown;
@@ -76,7 +112,8 @@ pub use holder::Holder;
 pub use latency::Latencies;
 #[cfg(feature = "metrics")]
 pub use metrics::Metrics;
-pub use queue::{Completion, Drain, Quiet, Submission, Ticket, XQueue, XQueueConfig};
+pub use queue::{Completion, Drain, LaunchToken, Quiet};
+pub use queue::{Submission, Ticket, XQueue, XQueueConfig};
 pub use record::{RecordStats, RecordingError};
 pub use runtime::{Runtime, RuntimeConfig};
 pub use scheduler::Recording;
@@ -92,6 +129,12 @@ pub use xsched_hal_host as host;
 pub use xsched_hal_kfd as kfd;
 pub use xsched_policies as policies;
 
+#[cfg(any(feature = "cuda", feature = "hip", feature = "node"))]
+pub use xsched_hal_stream as stream;
+
+// With these, a program that has a policy or a backend of its own needs no other crate.
+pub use xsched_core::{cost, fault, hal, hint, id, level, message, policy, time, window};
+
 pub use xsched_core::cost::CostModel;
 pub use xsched_core::fault::Fault;
 pub use xsched_core::hint::{Hints, PolicyHint, Priority};
@@ -101,12 +144,7 @@ pub use xsched_core::message::HoldState;
 pub use xsched_core::scheduler::SchedulerError;
 pub use xsched_core::window::WindowConfig;
 
-/// What a backend implements, and a device that does nothing.
-pub mod hal {
-    pub use xsched_core::hal::*;
-}
-
-/// What most programs need: `use xsched::prelude::*`.
+/// Names that most programs need: `use xsched::prelude::*`.
 ///
 /// With the feature of a backend, the types to open its device and to make its commands are here
 /// too.

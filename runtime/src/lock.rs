@@ -50,7 +50,7 @@ impl<T> Lock<T> {
         self.try_lock()
     }
 
-    /// Whether its holder has lost its processor. In models none has.
+    /// True if its holder has lost its processor. In models none has.
     #[expect(clippy::unused_self, reason = "as outside of models")]
     pub(crate) const fn is_stuck(&self) -> bool {
         false
@@ -85,7 +85,7 @@ impl<T> Lock<T> {
         })
     }
 
-    /// Whether its holder has probably lost its processor. Leaves the memory with the holder.
+    /// True if its holder has probably lost its processor. Leaves the memory with the holder.
     pub(crate) fn is_stuck(&self) -> bool {
         (0..SPINS).all(|_| {
             let taken = self.0.is_locked();

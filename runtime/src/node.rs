@@ -7,12 +7,12 @@
 //!
 #![cfg_attr(feature = "cuda", doc = "```no_run")]
 #![cfg_attr(not(feature = "cuda"), doc = "```ignore")]
-//! use xsched::node::{Link, open, socket_path};
+//! use xsched::node::{Link, SocketPath, open};
 //! use xsched::prelude::*;
 //!
 //! let runtime = Runtime::new(Hpf::default())?;
 //! // As `xsched run --class interactive` does.
-//! let link = Link::open(socket_path(), "server", 100, None)?;
+//! let link = Link::open(SocketPath::from_env(), "server", 100, None)?;
 //! let (device, gpu) = open(&runtime, &link, CudaApi::open(0)?, StreamDeviceConfig::default())?;
 //! let queue = device.queue(XQueueConfig::default(), StreamConfig::default())?;
 //! let empty = CudaCommand::kernel(gpu.api().kernels().empty());
@@ -24,7 +24,7 @@ use std::sync::Arc;
 
 use xsched_core::hal::Backend;
 use xsched_hal_stream::{About, StreamApi, StreamDevice, StreamDeviceConfig, StreamError};
-pub use xsched_node::{LEASE, Link, NodeError, PageSource, Unit, socket_path};
+pub use xsched_node::{LEASE, Link, NodeError, PageSource, SocketPath, Unit, socket_path};
 
 use crate::{Activity, Device, Error, Holder, Runtime};
 
@@ -85,11 +85,11 @@ pub fn unit_of(link: &Arc<Link>, about: &About) -> Arc<Unit> {
 ///
 #[cfg_attr(feature = "host", doc = "```no_run")]
 #[cfg_attr(not(feature = "host"), doc = "```ignore")]
-/// use xsched::node::{Link, add, socket_path};
+/// use xsched::node::{Link, SocketPath, add};
 /// use xsched::prelude::*;
 ///
 /// let runtime = Runtime::new(Hpf::default())?;
-/// let link = Link::open(socket_path(), "batch", -100, None)?;
+/// let link = Link::open(SocketPath::from_env(), "batch", -100, None)?;
 /// let device = add(&runtime, &link, HostDevice::new(HostConfig::default())?, "host")?;
 /// let queue = device.queue(XQueueConfig::default().with_level(Level::Block), ())?;
 /// queue.submit(HostCommand::new(|| println!("not while another process is more urgent")))?;

@@ -7,7 +7,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Panicked;
 
-/// What the work returns, unless it panics.
+/// Result of the work, unless it panics.
 pub(crate) fn caught<T>(work: impl FnOnce() -> T) -> Result<T, Panicked> {
     catch_unwind(AssertUnwindSafe(work)).map_err(|payload| {
         // The payload's destructor may panic as well, and so may that panic's payload.
@@ -18,7 +18,7 @@ pub(crate) fn caught<T>(work: impl FnOnce() -> T) -> Result<T, Panicked> {
     })
 }
 
-/// What the work returns; a panic in it is logged.
+/// Result of the work; a panic in it is logged.
 pub(crate) fn contain<T>(what: &str, work: impl FnOnce() -> T) -> Option<T> {
     let result = caught(work).ok();
     if result.is_none() {

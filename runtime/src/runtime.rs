@@ -2,9 +2,8 @@
 
 use std::fmt;
 use std::io::Write;
-use std::num::NonZero;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, Ordering};
-use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use xsched_core::hint::PolicyHint;
@@ -40,23 +39,11 @@ pub struct RuntimeConfig {
     pub waits: usize,
     /// How long the scheduler may take for one round before its holds are ended. At least 1 ms.
     pub lease: Duration,
-    /// Whether a policy of the user's that [is quick](Policy::is_quick) is believed, and called on
-    /// threads that submit and wait. Such a policy saves them the time that waking the scheduler's
-    /// thread takes, some 15 µs, but if it hangs, so do they, past the lease. Policies of
-    /// [`crate::policies`] are believed anyway.
+    /// True if a policy of the user's is called on threads that submit and wait: for one that never
+    /// blocks and that decides in microseconds. Such a policy saves them the time that waking the
+    /// scheduler's thread takes, some 15 µs, but if it hangs, so do they, past the lease. Policies
+    /// of [`crate::policies`] are trusted anyway.
     pub trusts_policy: bool,
-    /// Threads of each device that launch for submitters that go from one queue to another, 0 for
-    /// none. By default half as many as the process has processors, at most 8, and none if it has
-    /// fewer than 4.
-    ///
-    /// A thread that feeds several queues in turn spends most of its time in launches. Once the
-    /// queues have some commands in flight, these threads launch the next ones, into several queues
-    /// at the same time, and a submit returns before. Each queue keeps to one of the threads, and
-    /// its commands reach the device in order; which of two queues is launched into first is then
-    /// open. The threads start when they are needed, and sleep while they are not. A thread that
-    /// feeds one queue launches itself. [`XQueueConfig`](crate::XQueueConfig::shared_launchers) can
-    /// except a queue.
-    pub launcher_threads: u8,
 }
 
 impl RuntimeConfig {
@@ -88,37 +75,12 @@ impl RuntimeConfig {
         self
     }
 
-    /// Sets whether a quick policy of the user's is [believed](Self::trusts_policy).
+    /// Sets whether a policy of the user's is [trusted](Self::trusts_policy).
     #[must_use]
     pub const fn with_trusts_policy(mut self, trusts: bool) -> Self {
         self.trusts_policy = trusts;
         self
     }
-
-    /// Sets how many [launcher threads](Self::launcher_threads) a device may have.
-    ///
-    /// ```
-    /// use xsched::prelude::*;
-    ///
-    /// let config = RuntimeConfig::default().with_launcher_threads(0);
-    /// let runtime = Runtime::with_config(Hpf::default(), config)?; // submitters launch
-    /// # Ok::<(), xsched::Error>(())
-    /// ```
-    #[must_use]
-    pub const fn with_launcher_threads(mut self, threads: u8) -> Self {
-        self.launcher_threads = threads;
-        self
-    }
-}
-
-/// See [`RuntimeConfig::launcher_threads`].
-fn launcher_threads() -> u8 {
-    // It reads files of the system.
-    static THREADS: OnceLock<u8> = OnceLock::new();
-    *THREADS.get_or_init(|| match std::thread::available_parallelism().map_or(1, NonZero::get) {
-        0..4 => 0,
-        processors => (processors / 2).min(8) as u8,
-    })
 }
 
 impl Default for RuntimeConfig {
@@ -129,7 +91,6 @@ impl Default for RuntimeConfig {
             waits: 1_024,
             lease: Duration::from_millis(100),
             trusts_policy: false,
-            launcher_threads: launcher_threads(),
         }
     }
 }
@@ -149,7 +110,6 @@ struct Inner {
     max_devices: u16,
     follows_threads: AtomicBool,
     trusts_policy: bool,
-    launcher_threads: u8,
 }
 
 impl fmt::Debug for Inner {
@@ -188,7 +148,7 @@ impl Runtime {
         let storage = Heap::new(config.queues, usize::from(config.devices), config.waits);
         let trusted = config.trusts_policy;
         let policy = IsolatedPolicy::new(policy, Arc::clone(&handle) as _, trusted);
-        let follows_threads = AtomicBool::new(policy.reads_cpu_priority());
+        let follows_threads = AtomicBool::new(policy.needs().cpu_priority);
         let scheduler = Recorded::new(Scheduler::new(policy, storage));
         crate::scheduler::start(&handle, scheduler, end)?;
         static RUNTIMES: AtomicU32 = AtomicU32::new(0);
@@ -199,7 +159,6 @@ impl Runtime {
             max_devices: config.devices,
             follows_threads,
             trusts_policy: config.trusts_policy,
-            launcher_threads: config.launcher_threads,
         };
         Ok(Self { inner: Arc::new(inner) })
     }
@@ -231,7 +190,7 @@ impl Runtime {
     pub fn set_policy(&self, policy: impl Policy + Send + 'static) -> Result<(), Error> {
         let failures = Arc::clone(&self.inner.scheduler) as _;
         let policy = IsolatedPolicy::new(policy, failures, self.inner.trusts_policy);
-        let (name, follows_threads) = (policy.name(), policy.reads_cpu_priority());
+        let (name, follows_threads) = (policy.name(), policy.needs().cpu_priority);
         let old = self.inner.scheduler.ask_or_undo(
             move |now, scheduler| scheduler.set_policy(now, policy),
             |now, scheduler, old| drop(scheduler.set_policy(now, old)),
@@ -243,16 +202,16 @@ impl Runtime {
         self.inner.scheduler.settle()
     }
 
-    /// Whether the policy in charge [may hold](Policy::holds) a queue, as far as it has said, one
-    /// of the highest priority that is not `NO_EXECUTE` if `is_first`. One that it may not needs no
-    /// gates, unless something else holds it. Two loads.
+    /// True if the policy in charge [may hold](xsched_core::policy::MayHold) a queue, as far as it
+    /// has said, one of the highest priority that is not `NO_EXECUTE` if `is_first`. One that it
+    /// may not needs no gates, unless something else holds it. Two loads.
     #[must_use]
     pub fn policy_holds(&self, is_first: bool) -> bool {
         self.inner.scheduler.policy_holds(is_first)
     }
 
     /// Writes down what the scheduler is fed and what it orders, and what the queues do, until the
-    /// recording is finished or dropped. `docs/src/reference/files.md` describes the format. A
+    /// recording is finished or dropped. [`record`](xsched_core::record) describes the format. A
     /// recording that begins before the first queue is made can be replayed exactly. Nothing waits
     /// for `to`; if it is slow, entries are lost and counted. [`Recording`] has an example.
     ///
@@ -270,7 +229,7 @@ impl Runtime {
         self.inner.scheduler.times_failed_open()
     }
 
-    /// Whether the scheduler still works. If not, queues run unscheduled.
+    /// True if the scheduler still works. If not, queues run unscheduled.
     #[must_use]
     pub fn is_scheduling(&self) -> bool {
         !self.inner.scheduler.is_gone()
@@ -293,14 +252,9 @@ impl Runtime {
         devices.fetch_update(Ordering::Relaxed, Ordering::Relaxed, taken).ok().map(DeviceId)
     }
 
-    /// Whether the policy in charge wants to know the priorities of submitting threads.
+    /// True if the policy in charge wants to know the priorities of submitting threads.
     pub(crate) fn follows_threads(&self) -> bool {
         self.inner.follows_threads.load(Ordering::Relaxed)
-    }
-
-    /// How many threads a device may have that launch for several queues.
-    pub(crate) fn launcher_threads(&self) -> u8 {
-        self.inner.launcher_threads
     }
 
     pub(crate) fn number(&self) -> u32 {

@@ -8,8 +8,8 @@ use xsched_core::message::HoldState;
 use crate::runtime::Runtime;
 use crate::stats::Stats;
 
-/// What had not ended when [`Runtime::shutdown`] gave up. Its message names each queue, with what
-/// is left of it and what keeps it.
+/// Queues that had not ended when [`Runtime::shutdown`] gave up. The message names each queue, with
+/// what is left of it and what keeps it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ShutdownError {
@@ -22,11 +22,11 @@ pub struct ShutdownError {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct UnfinishedQueue {
-    /// Its name, or its number if it has none.
+    /// Name of the queue, or its number if it has none.
     pub name: String,
     /// The device's name.
     pub device: String,
-    /// Its figures.
+    /// Figures of the queue.
     pub stats: Stats,
 }
 
@@ -69,8 +69,9 @@ impl Runtime {
     /// Callbacks of [`XQueue::on_retired`](crate::XQueue::on_retired) may come later.
     ///
     /// It blocks, so a task of an async program calls it where that is allowed, in Tokio's
-    /// `spawn_blocking` for instance. Called in a command or a callback it waits for itself, until
-    /// the time is over.
+    /// `spawn_blocking` for instance. Called in a callback it waits for itself, until the time is
+    /// over; in a command that runs on a thread of this process it waits for no queue that the
+    /// command keeps from getting on.
     ///
     /// ```
     /// # use xsched::hal::{Noop, NoopQueue};

@@ -9,7 +9,7 @@ use xsched_core::queue::Anomalies;
 
 use crate::latency::Latencies;
 
-/// What a queue is called in figures and reports.
+/// Names of a queue in figures and reports.
 #[derive(Clone, Debug)]
 pub(crate) struct Label {
     pub(crate) name: Option<Arc<str>>,
@@ -28,7 +28,7 @@ pub(crate) fn number(id: QueueId) -> String {
     format!("{}-{}", id.index(), id.generation())
 }
 
-/// What [`Stats`] are made of.
+/// Source of [`Stats`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Snapshot {
     pub(crate) report: Report,
@@ -53,15 +53,15 @@ pub struct Stats {
     pub failed: u64,
     /// Device time used so far, as far as the device measures it.
     pub busy: Duration,
-    /// Whether it runs, and how deep it is held.
+    /// True if it runs, and how deep it is held.
     pub hold: HoldState,
-    /// Whether the user has suspended the queue; see [`crate::XQueue::suspend`].
+    /// True if the user has suspended the queue; see [`crate::XQueue::suspend`].
     pub suspended: bool,
-    /// Whether a hold of the scheduler was ended because the scheduler could not be trusted.
+    /// True if a hold of the scheduler was ended because the scheduler could not be trusted.
     pub failed_open: bool,
-    /// Whether its next command waits for another queue.
+    /// True if its next command waits for another queue.
     pub waiting: bool,
-    /// Whether the device is lost.
+    /// True if the device is lost.
     pub lost: bool,
     /// Commands that may be in flight at present.
     pub threshold: u32,

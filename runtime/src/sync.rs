@@ -1,6 +1,6 @@
-//! What threads share and how they wait, from one place: the standard library's, or, with
+//! Shared state and waiting of threads, from one place: the standard library's, or, with
 //! `--cfg loom`, forms of it under which the models in `models` try the orders in which threads
-//! can run. See `docs/src/reference/models.md`.
+//! can run. See `xtask/src/loom/mod.rs`.
 //!
 //! `Arc` and `Weak` are the standard ones everywhere, since no thread waits for them.
 

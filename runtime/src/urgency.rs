@@ -4,27 +4,27 @@ use std::cell::Cell;
 use std::fs::File;
 use std::io::Read;
 
-/// The priority of a thread is read again after so many questions: it may have been changed from
-/// outside, and reading it takes microseconds.
-const QUESTIONS: u16 = 256;
-/// The same for the question whether the thread is less urgent than those of the runtime, which is
-/// asked several times for a command.
-const RANK_QUESTIONS: u16 = 1 << 14;
+/// Calls of [`of_this_thread`] that one reading of the priority answers: it may have been changed
+/// from outside, and reading it takes microseconds.
+const CALLS_PER_READING: u16 = 256;
+/// Calls of [`is_below`] that one reading of the priority answers: it is called several times for a
+/// command.
+const CALLS_PER_RANK_READING: u16 = 1 << 14;
 
 thread_local! {
-    /// What was read last, and how many questions it has answered.
+    /// Priority that was read last, and the number of calls that it has answered.
     static KNOWN: Cell<(i16, u16)> = const { Cell::new((0, u16::MAX)) };
 }
 
 /// The priority of the calling thread as in `Hints::cpu_priority`, as of a moment ago.
 pub(crate) fn of_this_thread() -> i16 {
-    known(QUESTIONS)
+    known(CALLS_PER_READING)
 }
 
-/// Whether the calling thread is less urgent than one of this priority, as of a moment ago. The
+/// True if the calling thread is less urgent than one of this priority, as of a moment ago. The
 /// first answer of a thread takes some microseconds.
 pub(crate) fn is_below(priority: i16) -> bool {
-    known(RANK_QUESTIONS) < priority
+    known(CALLS_PER_RANK_READING) < priority
 }
 
 fn known(questions: u16) -> i16 {

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use xsched::policies::{fcfs::Fcfs, hpf::Hpf};
-use xsched::{Device, Drain, Runtime, RuntimeConfig, WaitError, XQueue, XQueueConfig};
+use xsched::{Device, Drain, Runtime, RuntimeConfig, SubmitError, WaitError, XQueue, XQueueConfig};
 use xsched_core::fault::Fault;
 use xsched_core::hint::Priority;
 use xsched_core::level::Level;
@@ -53,6 +53,91 @@ fn commands_run_in_order_and_waiters_learn_of_it() {
     }
     queue.wait(last.unwrap()).unwrap();
     assert_eq!(*log.lock().unwrap(), (0..200).collect::<Vec<_>>());
+}
+
+/// The answer of `asks` in a command of this queue, about another one or the same.
+fn asked_inside<T: Send + 'static>(
+    queue: &XQueue<HostCommand>,
+    about: &XQueue<HostCommand>,
+    asks: impl Fn(&XQueue<HostCommand>) -> T + Send + Sync + 'static,
+) -> T {
+    let (answer, answers) = std::sync::mpsc::channel();
+    let about = about.clone();
+    queue.submit(HostCommand::new(move || drop(answer.send(asks(&about))))).unwrap();
+    answers.recv_timeout(Duration::from_secs(20)).expect("the command does not wait for itself")
+}
+
+/// What calls that wait answer, for a command that has not run yet.
+fn waits(queue: &XQueue<HostCommand>) -> [Result<(), WaitError>; 4] {
+    let minute = Duration::from_secs(60);
+    let ticket = queue.submit(HostCommand::new(|| {})).unwrap();
+    let answers = [
+        queue.wait(ticket),
+        queue.wait_timeout(ticket, minute),
+        queue.wait_all_timeout(minute),
+        queue.suspend_after(Drain::All, Level::Block, None),
+    ];
+    queue.resume();
+    answers
+}
+
+#[test]
+fn a_command_that_would_wait_for_itself_is_refused() {
+    const REFUSED: Result<(), WaitError> = Err(WaitError::InCommand);
+    let runtime = Runtime::new(Fcfs).unwrap();
+    let device = host(&runtime);
+    let (own, other) = (queue(&device, 0), queue(&device, 0));
+    let before = own.submit(HostCommand::new(|| {})).unwrap();
+    own.wait(before).unwrap();
+    // What has ended can be waited for, and the command itself not.
+    let itself = |own: &XQueue<HostCommand>| own.ticket_of(own.stats().submitted - 1).unwrap();
+    let both = asked_inside(&own, &own, move |own| [own.wait(before), own.wait(itself(own))]);
+    assert_eq!(both, [Ok(()), REFUSED]);
+    assert_eq!(asked_inside(&own, &own, waits), [REFUSED; 4]);
+    // The command has the only compute unit.
+    assert_eq!(asked_inside(&own, &other, waits), [REFUSED; 4]);
+    for level in [Level::Block, Level::Deactivate, Level::Interrupt] {
+        let quiet = asked_inside(&own, &own, move |own| {
+            own.suspend(level);
+            let quiet = own.wait_quiet(None);
+            own.resume();
+            quiet
+        });
+        assert_eq!(quiet, Err(WaitError::InCommand), "{level:?}");
+    }
+    // Without an error to say it with, they come back.
+    asked_inside(&own, &own, XQueue::wait_all);
+    asked_inside(&own, &own, XQueue::close);
+    assert_eq!(own.wait_all_timeout(Duration::from_secs(20)), Ok(()));
+}
+
+#[test]
+fn a_command_can_wait_for_queues_that_get_on_beside_it() {
+    let runtime = Runtime::new(Fcfs).unwrap();
+    let config = HostConfig::default().with_compute_units(2);
+    let device = runtime.device(HostDevice::new(config).unwrap()).unwrap();
+    let (own, other) = (queue(&device, 0), queue(&device, 0));
+    assert_eq!(asked_inside(&own, &other, waits), [Ok(()); 4]);
+    let elsewhere = queue(&host(&runtime), 0);
+    assert_eq!(asked_inside(&own, &elsewhere, waits), [Ok(()); 4]);
+    assert_eq!(asked_inside(&own, &own, waits), [Err(WaitError::InCommand); 4]);
+}
+
+#[test]
+fn a_command_that_fills_its_own_queue_gets_the_next_one_back() {
+    let device = host(&Runtime::new(Fcfs).unwrap());
+    let queue = device.queue(XQueueConfig::default().with_capacity(4), ()).unwrap();
+    let taken = asked_inside(&queue, &queue, |queue| {
+        let submits = || queue.submit(HostCommand::new(|| {}));
+        (0..64).take_while(|_| !matches!(submits(), Err(SubmitError::Full(_)))).count()
+    });
+    assert_eq!(taken, 3);
+    // It is in no line any more.
+    for _ in 0..20 {
+        queue.submit(HostCommand::new(|| {})).unwrap();
+    }
+    queue.close();
+    assert_eq!(queue.stats().retired, 24);
 }
 
 #[test]

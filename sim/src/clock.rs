@@ -67,7 +67,7 @@ pub(crate) enum Event {
     Orders,
     /// The daemon of the node looks.
     Daemon,
-    /// What the daemon has stored into the gates of a process is there for the device.
+    /// Stores of the daemon into a process's gates reach the device.
     Gates {
         unit: u32,
     },
@@ -101,7 +101,7 @@ impl<E: Eq> PartialOrd for Entry<E> {
     }
 }
 
-/// So many events are kept in order; those after them are in the heap.
+/// Events kept in order; later ones are in the heap.
 const NEAR_MAX: usize = 32;
 
 /// The simulated time and what is to come.

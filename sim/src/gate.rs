@@ -3,7 +3,7 @@
 
 use std::fmt::Debug;
 
-/// Whether a task may launch its next command.
+/// Answer to a task that wants to launch its next command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Admit {
     /// Yes.
@@ -17,19 +17,19 @@ pub(crate) enum Admit {
 /// Decides when tasks launch and begin requests. The engine knows comparators only as this. Tasks
 /// are numbered as in the scenario; times are in nanoseconds.
 pub(crate) trait LaunchGate: Debug {
-    /// The task has a command to launch; its request has so many that are not launched, this one
+    /// The task has a command to launch; its request has this many that are not launched, this one
     /// included.
     fn admit(&mut self, now_ns: u64, task: usize, left: u64) -> Admit {
         let _ = (now_ns, task, left);
         Admit::Now
     }
 
-    /// The task has launched a command with so much work.
+    /// The task has launched a command with this much work.
     fn launched(&mut self, now_ns: u64, task: usize, work_ns: u64) {
         let _ = (now_ns, task, work_ns);
     }
 
-    /// The host has seen that so many commands of the task are over.
+    /// The host has seen that this many commands of the task are over.
     fn retired(&mut self, task: usize, commands: u64) {
         let _ = (task, commands);
     }
@@ -39,7 +39,7 @@ pub(crate) trait LaunchGate: Debug {
         None
     }
 
-    /// Whether the task may begin a request that arrived then.
+    /// True if the task may begin a request that arrived then.
     fn admit_request(&mut self, task: usize, arrived_ns: u64) -> bool {
         let _ = (task, arrived_ns);
         true

@@ -1,4 +1,4 @@
-//! What a run produced: figures, not text. `report` turns them into tables, JSON and pictures.
+//! Figures of a run. `report` turns them into tables, JSON and pictures.
 
 use std::collections::BTreeMap;
 
@@ -89,7 +89,7 @@ pub struct DeviceOutcome {
     pub switches: u64,
 }
 
-/// What one checker found.
+/// Findings of one checker.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CheckOutcome {
     /// Observations looked at.
@@ -100,7 +100,7 @@ pub struct CheckOutcome {
     pub first: Option<String>,
 }
 
-/// What happened when, for a viewer.
+/// Timeline of a run, for a viewer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Timeline {
     /// Spans in order of their start.
@@ -114,7 +114,7 @@ pub struct Timeline {
 pub struct Span {
     /// Index of the task.
     pub task: u32,
-    /// What kind of bar.
+    /// Kind of bar.
     pub kind: SpanKind,
     /// Start.
     pub start_ns: u64,

@@ -2,14 +2,14 @@
 
 use thiserror::Error;
 use xsched_core::hal::Contract;
-use xsched_core::policy::Policy;
+use xsched_core::policy::{MayHold, Policy};
 use xsched_policies::Any;
 
 use crate::engine::{Engine, Faults, Setup, Variation};
 use crate::outcome::Outcome;
 use crate::scenario::{DAEMON_LEVEL, Scenario, System, TaskSpec};
 
-/// What the caller wants otherwise than the scenario says.
+/// Changes of the caller to the scenario.
 #[derive(Clone, Debug, Default)]
 pub struct RunOptions {
     /// The policy, or a [`System`] to compare with, instead of what the scenario says.
@@ -18,13 +18,13 @@ pub struct RunOptions {
     pub level: Option<u8>,
     /// The seed, instead of the scenario's.
     pub seed: Option<u64>,
-    /// Whether to run the checkers.
+    /// True if to run the checkers.
     pub checks: bool,
     /// How many spans of the timeline to keep; 0 for none.
     pub timeline_spans: usize,
-    /// Whether to write a record of the run, as the runtime does of a real one.
+    /// True if to write a record of the run, as the runtime does of a real one.
     pub record: bool,
-    /// Whether each hold has the level that its predicted cost suggests, up to that of the task,
+    /// True if each hold has the level that its predicted cost suggests, up to that of the task,
     /// instead of just that.
     pub by_cost: bool,
 }
@@ -36,7 +36,7 @@ pub enum RunError {
     /// No such policy.
     #[error("unknown policy `{name}`; known are {}", policy_names().join(", "))]
     UnknownPolicy {
-        /// What was asked for.
+        /// Requested number.
         name: String,
     },
     /// Neither a policy nor a system.
@@ -46,19 +46,19 @@ pub enum RunError {
         System::names()
     )]
     UnknownName {
-        /// What was asked for.
+        /// Requested number.
         name: String,
     },
     /// There are levels 1 to 3.
     #[error("there is no level {level}; levels are 1, 2 and 3")]
     NoSuchLevel {
-        /// What was asked for.
+        /// Requested number.
         level: u8,
     },
     /// The daemon of a node has one level.
     #[error("the scenario's [daemon] holds at level {DAEMON_LEVEL} only; leave level {level} out")]
     DaemonLevel {
-        /// What was asked for.
+        /// Requested number.
         level: u8,
     },
     /// A device cannot preempt that deeply.
@@ -66,11 +66,11 @@ pub enum RunError {
     LevelTooHigh {
         /// The task.
         task: String,
-        /// What it asks for.
+        /// Requested level.
         level: u8,
-        /// Its device.
+        /// Device.
         device: String,
-        /// What that can do.
+        /// Highest level.
         max: u8,
     },
     /// The scenario does not fit into the scheduler's tables.
@@ -84,12 +84,12 @@ pub fn policy_names() -> &'static [&'static str] {
     Any::NAMES
 }
 
-/// Whether the level makes no difference to a policy, because it never holds a queue, or to a
+/// True if the level makes no difference to a policy, because it never holds a queue, or to a
 /// system. To unknown ones it does.
 #[must_use]
 pub fn never_holds(policy: &str) -> bool {
     match policy.parse::<Any>() {
-        Ok(policy) => !policy.holds(),
+        Ok(policy) => policy.needs().may_hold == MayHold::Nothing,
         Err(_) => policy.parse::<System>().is_ok(),
     }
 }
@@ -210,7 +210,7 @@ pub(crate) fn run_setup<'p>(
     if let Some(system) = system {
         system.prepare(scenario, &mut tasks);
     }
-    if policy.holds() {
+    if policy.needs().may_hold != MayHold::Nothing {
         for task in &tasks {
             check_level(scenario, task, setup.level)?;
         }

@@ -4,7 +4,9 @@
 //! with at least `q * n` samples at or below it. It is always one of the samples, never a value
 //! between two. Spreads are population standard deviations (divided by `n`).
 
-use serde::Serialize;
+use std::fmt;
+
+use serde::{Serialize, Serializer};
 
 /// The statistics of a set of times in nanoseconds.
 ///
@@ -13,7 +15,7 @@ use serde::Serialize;
 pub struct Summary {
     /// The samples in ascending order.
     sorted: Vec<u64>,
-    /// Their sum, exact.
+    /// Sum, exact.
     sum: u128,
 }
 
@@ -109,7 +111,7 @@ impl Band {
         })
     }
 
-    /// Whether a value lies within the band, ends included.
+    /// True if a value lies within the band, ends included.
     #[must_use]
     pub fn contains(&self, value: f64) -> bool {
         self.p5 <= value && value <= self.p95
@@ -129,6 +131,45 @@ pub(crate) fn nearest_rank_of<T>(sorted: &[T], part: u32, whole: u32) -> Option<
     // The rank is at most the length, so it fits.
     let index = (rank as usize).saturating_sub(1);
     sorted.get(index)
+}
+
+/// What a value has to be.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Goal {
+    /// At most this.
+    AtMost(f64),
+    /// At least this.
+    AtLeast(f64),
+    /// Between these, ends included.
+    Between(f64, f64),
+}
+
+impl Goal {
+    /// Whether the value meets the goal. What is not a number never does.
+    #[must_use]
+    pub fn is_met(self, value: f64) -> bool {
+        match self {
+            Self::AtMost(most) => value <= most,
+            Self::AtLeast(least) => value >= least,
+            Self::Between(least, most) => least <= value && value <= most,
+        }
+    }
+}
+
+impl fmt::Display for Goal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::AtMost(most) => write!(f, "≤ {most}"),
+            Self::AtLeast(least) => write!(f, "≥ {least}"),
+            Self::Between(least, most) => write!(f, "{least} – {most}"),
+        }
+    }
+}
+
+impl Serialize for Goal {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
 }
 
 #[cfg(test)]

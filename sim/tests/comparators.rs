@@ -1,4 +1,4 @@
-//! What is characteristic of each system that XSched is compared with.
+//! Characteristics of each system that XSched is compared with.
 
 #[path = "theory/build.rs"]
 mod build;
@@ -33,7 +33,7 @@ fn run_long(scenario: &Scenario, duration_ns: u64) -> Outcome {
     build::run_fast(&Scenario { duration_ns: Some(duration_ns), ..scenario.clone() }, 1)
 }
 
-/// Part of a run of 2 s that so many commands of this length take.
+/// Part of a run of 2 s that this many commands of this length take.
 fn part_of_2_s(commands: u64, command_ns: u64) -> f64 {
     (commands * command_ns) as f64 / (2 * S) as f64
 }
@@ -356,7 +356,7 @@ fn names_are_those_of_the_documentation() {
     for system in System::ALL {
         assert_eq!(system.name().parse(), Ok(system));
         assert_eq!(system.name().to_uppercase().parse(), Ok(system));
-        let page = include_str!("../../docs/src/reference/comparators.md");
+        let page = include_str!("../../docs/src/guides/simulate.md");
         assert!(page.contains(&format!("`{system}`")), "{system} is not documented");
     }
     let error = "nvidia".parse::<System>().unwrap_err().to_string();

@@ -69,7 +69,7 @@ fn json(document: &impl serde::Serialize) -> String {
     String::from_utf8(bytes).expect("JSON is UTF-8")
 }
 
-/// What the checkers and the timeline add is left out.
+/// Outcome without what the checkers and the timeline add.
 fn unwatched(outcome: Outcome) -> Outcome {
     let checks = std::collections::BTreeMap::new();
     Outcome { checks, timeline: None, events: 0, ..outcome }

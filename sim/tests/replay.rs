@@ -128,7 +128,7 @@ fn waking_after_a_hold_is_measured_and_modelled() {
     assert!(with.abs() < 5.0 && without < -5.0, "{with} % with, {without} % without");
 }
 
-/// What is not modelled shows in the bound, whatever policy is asked for.
+/// Effects that are not modelled show in the bound, under any policy.
 #[test]
 fn the_bound_is_how_far_off_the_recorded_run_is() {
     let (_, bytes) = recorded(SCENARIO);
@@ -228,15 +228,15 @@ fn a_policy_is_told_in_a_replay_what_it_was_told() {
     let [alone, waits] = predicted(EQUALS, &[turn]);
     assert!(alone < 0.6 * together, "one at a time: {alone} {together}");
     assert!(waits > 5.0 * beside, "it waits for its turn: {waits} {beside}");
-    // As it was recorded, it leaves room, and the policy has turns.
-    let told = EQUALS.replace("fcfs\"", "hpf\"\ntimeslice_ms = 100") + "leaves_room = true\n";
+    // As it was recorded, it claims a part, and the policy has turns.
+    let told = EQUALS.replace("fcfs\"", "hpf\"\ntimeslice_ms = 100") + "claim = \"part\"\n";
     let [alone, room] = predicted(&told, &[]);
     assert!(alone < 0.6 * together && room < 2.0 * beside, "{alone} {together} {room} {beside}");
 }
 
-/// Beside one that is bound by its host the next priority runs, as it did when it was recorded.
+/// Beside one that claims little the next priority runs, as it did when it was recorded.
 #[test]
-fn lower_priorities_run_beside_one_that_is_bound_by_its_host() {
+fn lower_priorities_run_beside_one_that_claims_little() {
     let high = EQUALS.replace("fcfs", "hpf").replace("ms = 3", "us = 50") + "priority = 5\n";
     let completed = |text: &str| {
         let (real, bytes) = recorded(text);
@@ -245,12 +245,12 @@ fn lower_priorities_run_beside_one_that_is_bound_by_its_host() {
         [real.tasks[0].latencies_ns.len(), prediction.tasks[0].completed as usize]
     };
     let [held, _] = completed(&(high.clone() + "commands = 100\n"));
-    let [beside, predicted] = completed(&(high + "commands = 100\nhost_bound = true\n"));
+    let [beside, predicted] = completed(&(high + "commands = 100\nclaim = \"little\"\n"));
     assert!(held * 3 < beside, "{held} {beside}");
     assert!(predicted.abs_diff(beside) * 5 < beside, "{predicted} {beside}");
 }
 
-/// What a record under one policy says about another is what that other one does.
+/// Predictions of another policy agree with what that policy does.
 #[test]
 fn a_record_tells_what_another_policy_would_have_done() {
     let endless =

@@ -4,6 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use xsched_core::cost::Reach;
+use xsched_core::message::Claim;
 use xsched_sim::scenario::{
     Arrival, Concurrency, DaemonSpec, Dist, LockOrder, Metric, Scenario, ScenarioError, Stat,
     SyncScope, TaskSpec, TraceRow, WindowSpec,
@@ -137,8 +138,7 @@ fn defaults_of_a_task() {
         command: Dist::Constant(30_000),
         waves: 1,
         urgent_stream: false,
-        leaves_room: false,
-        host_bound: false,
+        claim: Claim::Whole,
         outstanding: 1,
         sync: SyncScope::Stream,
         host_launch_ns: None,

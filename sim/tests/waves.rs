@@ -8,7 +8,7 @@ use xsched_core::rng::SplitMix64;
 use xsched_sim::outcome::Outcome;
 use xsched_sim::scenario::{Arrival, DeviceSpec, Dist, Scenario, TaskSpec};
 
-/// A command of 100 µs in so many waves, and from 30 µs on two commands of 10 µs beside it.
+/// A command of 100 µs in this many waves, and from 30 µs on two commands of 10 µs beside it.
 fn beside(waves: u32, urgent_stream: bool) -> Scenario {
     let long = TaskSpec { waves, ..once("long", 1, 100 * US) };
     let short = TaskSpec { urgent_stream, start_ns: 30 * US, ..once("short", 2, 10 * US) };

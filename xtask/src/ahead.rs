@@ -13,15 +13,16 @@ use std::process::{Child, Command, Stdio};
 use anyhow::{Context, Result};
 use rustix::process::{Pid, Signal, kill_process_group};
 
-use crate::command::{release, run as run_command};
+use crate::command::{cargo, release, run as run_command};
 use crate::{book, capi, ci, fuzz, loom, mutants, target_dir};
 
 /// A build, which prints what it does.
 type Build = fn() -> Result<()>;
 
-/// What is likeliest to be there in time comes first.
-const BUILDS: [Build; 7] = [
+/// Builds in the order in which they are needed.
+const BUILDS: [Build; 8] = [
     || book::mdbook().map(drop),
+    || run_command(&mut cargo("build --profile demo --locked --package xsched-lab")),
     || run_command(&mut release("build --release --locked")),
     || capi::install::run(&capi::install::Options { prefix: target_dir().join("ahead") }),
     || run_command(loom::tests().arg("--no-run")),

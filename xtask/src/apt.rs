@@ -14,7 +14,7 @@ use crate::command::{run, succeeds};
 
 static LEFT_OUT: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
-/// Whether there is apt.
+/// True if there is apt.
 pub(crate) fn is_here() -> bool {
     succeeds(Command::new("apt-get").arg("--version"))
 }
@@ -82,7 +82,7 @@ pub(crate) fn left_out(check: &str, want: &str) {
     }
 }
 
-/// What was left out so far.
+/// Parts that were left out.
 pub(crate) fn all_left_out() -> Vec<String> {
     LEFT_OUT.lock().map(|lines| lines.clone()).unwrap_or_default()
 }

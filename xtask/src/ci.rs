@@ -38,7 +38,7 @@ type Step = (&'static str, fn(&mut Vec<String>) -> Result<()>);
 
 const STEPS: [Step; 23] = [
     ("format", |_| format()),
-    ("tidy", |_| tidy::run()),
+    ("tidy", |_| tidy::run(&tidy::Options::default())),
     ("test", tests),
     // These two run what the tests have built.
     ("stress", |_| stressing()),
@@ -54,7 +54,7 @@ const STEPS: [Step; 23] = [
     ("clippy", |_| clippy()),
     ("features", |_| features()),
     ("documentation", |_| documentation()),
-    // These four share a build.
+    // Each two share a build.
     ("main job", |_| demo::run()),
     ("lab", |_| lab::run()),
     ("simulator", |_| simulator()),
@@ -66,7 +66,7 @@ const STEPS: [Step; 23] = [
     ("fuzz", |_| fuzzing()),
 ];
 
-/// Which part to do.
+/// Parts to do.
 #[derive(Debug, Default, Args)]
 pub struct Options {
     /// Begin with this step, as the run that failed there called it.

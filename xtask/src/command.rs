@@ -77,7 +77,7 @@ fn run_and_keep_all(command: &mut Command) -> Result<(ExitStatus, Vec<String>)> 
     Ok((child.wait()?, lines))
 }
 
-/// Whether a command can be started and succeeds. What it prints is dropped.
+/// True if a command can be started and succeeds. What it prints is dropped.
 pub(crate) fn succeeds(command: &mut Command) -> bool {
     let status = command.stdout(Stdio::null()).stderr(Stdio::null()).status();
     status.is_ok_and(|status| status.success())

@@ -113,7 +113,7 @@ fn compress(files: &[PathBuf]) -> Result<()> {
     run_command(Command::new("gzip").args(["--best", "--no-name"]).args(files))
 }
 
-/// What a program prints.
+/// Output of a program.
 fn said(command: &mut Command) -> Result<Vec<u8>> {
     let program = command.get_program().to_string_lossy().into_owned();
     let output = command.output().with_context(|| format!("cannot start `{program}`"))?;
@@ -159,7 +159,7 @@ fn try_out(package: &Path) -> Result<()> {
     clear(&place)
 }
 
-/// What cargo-deb is told.
+/// Metadata for cargo-deb.
 fn metadata() -> Result<toml::Table> {
     let path = root().join("daemon/Cargo.toml");
     let text = fs::read_to_string(&path).with_context(|| format!("no {}", path.display()))?;

@@ -4,12 +4,12 @@
 use anyhow::Result;
 
 use crate::MAIN_JOB;
-use crate::command::{self, release};
+use crate::command::{self, cargo};
 
 /// Runs it.
 ///
 /// # Errors
 /// If the demo cannot run, or the priority took no effect.
 pub(crate) fn run() -> Result<()> {
-    command::run(&mut release(MAIN_JOB.strip_prefix("cargo ").unwrap_or(MAIN_JOB)))
+    command::run(&mut cargo(MAIN_JOB.strip_prefix("cargo ").unwrap_or(MAIN_JOB)))
 }

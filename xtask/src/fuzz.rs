@@ -43,7 +43,7 @@ const LIMITS: [&str; 2] = ["-timeout=20", "-rss_limit_mb=2048"];
 /// The allocator gives blocks of this many bytes and more back at once. Otherwise millions of
 /// inputs, some with tables of tens of megabytes, add up to the limit without any of them near it.
 const GIVEN_BACK: (&str, &str) = ("MALLOC_MMAP_THRESHOLD_", "131072");
-/// An installation is tried so often: a registry may be out of reach for a moment.
+/// An installation is tried this often: a registry may be out of reach for a moment.
 const INSTALL_TRIES: u32 = 3;
 
 /// How to fuzz.

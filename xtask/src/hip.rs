@@ -1,4 +1,4 @@
-//! What can be checked about HIP without an AMD GPU.
+//! Checks of HIP without an AMD GPU.
 //!
 //! 1. What `hal-hip` declares of HIP's interface is what others' bindings declare
 //!    (`testkit/hip-abi-check`).
@@ -122,7 +122,7 @@ fn root_of_headers() -> Option<&'static str> {
     ROOTS.into_iter().find(has)
 }
 
-/// Whether the system's loader knows the package's HIP runtime.
+/// True if the system's loader knows the package's HIP runtime.
 fn has_runtime() -> bool {
     let loader = Command::new("ldconfig").arg("-p").output();
     loader.is_ok_and(|answer| String::from_utf8_lossy(&answer.stdout).contains("libamdhip64.so.5"))

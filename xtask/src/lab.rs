@@ -7,13 +7,13 @@ use std::path::Path;
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
-use crate::command::{self, release};
+use crate::command::{self, cargo};
 use crate::target_dir;
 
 /// Rows whose programs need a GPU in all their cells.
 const NEED_GPU: [&str; 3] = ["7.1.1", "4.2.1", "4.2.2"];
-/// What a report consists of.
-const REPORTS: [&str; 4] = ["REPORT.md", "report.html", "report.pdf", "figures.pdf"];
+/// Files of a report.
+const REPORTS: [&str; 3] = ["REPORT.md", "report.html", "figures.html"];
 
 /// Runs all rows with few samples, and looks at what was written.
 ///
@@ -25,10 +25,12 @@ pub fn run() -> Result<()> {
     let _ = fs::remove_dir_all(&folder);
     fs::create_dir_all(&folder)?;
     let list = folder.join("list.json");
-    let listed = release("run --release -- lab list --hal host --json").output()?;
-    ensure!(listed.status.success(), "`xsched lab list` ended with {}", listed.status);
+    let listed =
+        cargo("run --profile demo --package xsched-lab -- list --hal host --json").output()?;
+    ensure!(listed.status.success(), "`xsched-lab list` ended with {}", listed.status);
     fs::write(&list, &listed.stdout)?;
-    let mut all = release("run --release -- lab all --hal host --quick --report");
+    let mut all =
+        cargo("run --profile demo --package xsched-lab -- all --hal host --quick --report");
     command::run(all.arg(&folder))?;
     let rows = read(&list)?;
     let rows = rows.as_array().context("the list of rows is no list")?;
@@ -51,7 +53,7 @@ fn read(place: &Path) -> Result<Value> {
     serde_json::from_str(&text).with_context(|| format!("{} is not JSON", place.display()))
 }
 
-/// Whether a row was measured, or says that it needs a GPU, and its documents are there.
+/// Checks that a row was measured or says that it needs a GPU, and has its documents.
 fn check(folder: &Path, id: &str) -> Result<()> {
     let row = read(&folder.join("rows").join(format!("{id}.json")))?;
     verify(id, &row)?;
@@ -68,7 +70,7 @@ fn check(folder: &Path, id: &str) -> Result<()> {
     Ok(())
 }
 
-/// Whether a row's document says what it should.
+/// Checks a row's document.
 fn verify(id: &str, row: &Value) -> Result<()> {
     let text = |value: &Value, key: &str| {
         value.get(key).and_then(Value::as_str).unwrap_or_default().to_owned()

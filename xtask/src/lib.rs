@@ -46,7 +46,7 @@ pub mod test;
 pub mod tidy;
 
 /// The command of the README that does the main job.
-pub const MAIN_JOB: &str = "cargo run --release -- demo";
+pub const MAIN_JOB: &str = "cargo demo";
 /// The command of the README that runs the tests.
 pub const TEST_JOB: &str = "cargo xtask test";
 

@@ -23,7 +23,7 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Chore {
     /// Check the house rules that the compiler and clippy cannot check.
-    Tidy,
+    Tidy(tidy::Options),
     /// Run the tests that need nothing but Rust and a C compiler.
     Test,
     /// Build and run the binary that shows that the core needs neither std nor an allocator.
@@ -69,7 +69,7 @@ enum Chore {
 
 fn main() -> ExitCode {
     let result = match Cli::parse().chore {
-        Chore::Tidy => tidy::run(),
+        Chore::Tidy(options) => tidy::run(&options),
         Chore::Test => test::run().map(drop),
         Chore::Proof => proof::run(),
         Chore::Fuzz(options) => fuzz::run(&options),

@@ -12,12 +12,13 @@ use crate::command::{cargo, run as run_command};
 use crate::target_dir;
 
 /// The packages that are published, with their folders.
-pub const PUBLISHED: [(&str, &str); 10] = [
+pub const PUBLISHED: [(&str, &str); 11] = [
     ("core", "xsched-core"),
     ("hal-cuda", "xsched-hal-cuda"),
     ("hal-hip", "xsched-hal-hip"),
     ("hal-host", "xsched-hal-host"),
     ("hal-kfd", "xsched-hal-kfd"),
+    ("hal-process", "xsched-hal-process"),
     ("hal-stream", "xsched-hal-stream"),
     ("node", "xsched-node"),
     ("policies", "xsched-policies"),

@@ -51,7 +51,7 @@ pub fn run() -> Result<()> {
     Ok(())
 }
 
-/// What a binary contains.
+/// Contents of a binary.
 #[derive(Debug, Default)]
 struct Contents {
     symbols: usize,
@@ -114,7 +114,7 @@ fn is_forbidden(name: &str) -> bool {
         || FORBIDDEN_CRATES.iter().any(|krate| mentions_crate(name, krate))
 }
 
-/// Whether a mangled name has a path into this crate, in the old form (`_ZN3std2io…`,
+/// True if a mangled name has a path into this crate, in the old form (`_ZN3std2io…`,
 /// `_ZN4core…$LT$std..io…`) or the new one (`_RNvNtCs1234_3std2io…`).
 fn mentions_crate(name: &str, krate: &str) -> bool {
     let counted = format!("{}{krate}", krate.len());

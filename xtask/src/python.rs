@@ -23,11 +23,11 @@ use crate::{root, target_dir};
 
 /// Debian's packages with Python, its pip and its virtual environments.
 const PACKAGES: [&str; 3] = ["python3", "python3-pip", "python3-venv"];
-/// What a Python must be able to do.
+/// Code that a suitable Python runs.
 const CHECK: &str = "import sys, ensurepip, venv; assert sys.version_info >= (3, 9)";
 /// The tests of the lab's programs.
 const LAB: &str = "unittest discover -s lab/programs/tests -t lab/programs";
-/// What is run after the tests, with the file and its arguments.
+/// Examples that run after the tests, with their arguments.
 const EXAMPLES: [&str; 4] = [
     "bert_ctypes.py --device host",
     "bert_ctypes.py --device hip",
@@ -38,7 +38,7 @@ const EXAMPLES: [&str; 4] = [
 /// How to do it.
 #[derive(Debug, Args)]
 pub struct Options {
-    /// The cargo profile to build with; `wheel` is what users get, and takes longer.
+    /// The cargo profile to build with; `release` is what users get, and takes longer.
     #[arg(long, default_value = "dev")]
     pub profile: String,
 }

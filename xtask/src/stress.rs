@@ -6,7 +6,7 @@ use clap::Args;
 use crate::command::run as run_command;
 use crate::test::library;
 
-/// What to run.
+/// Trial to run.
 #[derive(Clone, Copy, Debug, Args)]
 pub struct Options {
     /// How long, in seconds.

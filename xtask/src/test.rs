@@ -7,7 +7,7 @@ use anyhow::Result;
 use crate::command::{cargo, run_and_keep};
 
 /// The packages that the first command tests: the library, with the suites that hold it.
-const LIBRARY: [&str; 12] = [
+const LIBRARY: [&str; 13] = [
     "xsched",
     "xsched-capi",
     "xsched-conformance",
@@ -16,6 +16,7 @@ const LIBRARY: [&str; 12] = [
     "xsched-hal-hip",
     "xsched-hal-host",
     "xsched-hal-kfd",
+    "xsched-hal-process",
     "xsched-hal-stream",
     "xsched-policies",
     "xsched-policy-conformance",
@@ -25,7 +26,7 @@ const LIBRARY: [&str; 12] = [
 const FEATURES: &str = "xsched-features";
 /// The package that only Python builds as it is meant to be.
 const PYTHON: &str = "xsched-python";
-/// What `cargo xtask ci` has beyond it.
+/// Parts that only `cargo xtask ci` has.
 const LEFT_OUT: &str = "left out, see `cargo xtask ci`: tests of the experiments, the command line, the emulators and \
      the chores; lints, loom models and their mutants, a stress test, fuzzing, the proof that \
      the core needs no std, programs in C and C++, Python, AMD's kernel driver in a virtual \

@@ -72,7 +72,7 @@
 #define NO_DEADLINE -1
 
 /**
- * Which policy decides.
+ * Policy that decides.
  */
 typedef enum {
   kPolicyUnknown = 0,
@@ -175,11 +175,11 @@ typedef enum {
    */
   kPreemptLevelBlock = 1,
   /**
-   * What is launched and has not started does not start.
+   * Launched commands that have not started do not start.
    */
   kPreemptLevelDeactivate = 2,
   /**
-   * What runs is stopped.
+   * The running command is stopped.
    */
   kPreemptLevelInterrupt = 3,
   /**
@@ -189,7 +189,7 @@ typedef enum {
 } XPreemptLevel;
 
 /**
- * Whether a queue has something to do.
+ * State of a queue: idle, or with something to do.
  */
 typedef enum {
   /**
@@ -207,7 +207,7 @@ typedef enum {
 } XQueueState;
 
 /**
- * What an XQueue can do. This library's queues have all of it.
+ * Features of an XQueue. This library's queues have all of it.
  */
 typedef enum {
   kQueueFeatureNone = 0,
@@ -237,12 +237,6 @@ typedef enum {
    * C++ XSched does not have this flag.
    */
   kQueueCreateFlagLauncherThread = 256,
-  /**
-   * No thread of the device launches the XQueue's commands for a thread that feeds several
-   * XQueues: the submitting thread does, as long as the XQueue may launch. The C++ XSched does
-   * not have this flag.
-   */
-  kQueueCreateFlagSubmitterLaunches = 512,
   /**
    * All of them.
    */
@@ -284,7 +278,8 @@ typedef enum {
    */
   kQueueResumeFlagNone = 0,
   /**
-   * What was not launched is dropped, and with it what can be taken back from the device.
+   * Commands that were not launched are dropped, and with them what can be taken back from the
+   * device.
    */
   kQueueResumeFlagDropCommands = 1,
   /**
@@ -294,7 +289,7 @@ typedef enum {
 } XQueueResumeFlag;
 
 /**
- * Who decides which queues run.
+ * Scheduler that decides which queues run.
  */
 typedef enum {
   /**

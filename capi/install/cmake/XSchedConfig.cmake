@@ -1,5 +1,5 @@
 # find_package(XSched): the targets XSched::preempt, XSched::halhip, XSched::halcuda,
-# XSched::halhost, XSched::shimhip and XSched::shimhost, and the variables
+# XSched::halhost and XSched::shimhip, and the variables
 #
 #   XSched_INCLUDE_DIRS     the folder of the headers
 #   XSched_INTERPOSER_CUDA  the library to preload into programs of CUDA's

@@ -8,7 +8,7 @@ if(NOT TARGET XSched::preempt)
     INTERFACE_INCLUDE_DIRECTORIES "${_xsched_prefix}/include")
 endif()
 
-foreach(_xsched_library halhip halcuda halhost shimhip shimhost)
+foreach(_xsched_library halhip halcuda halhost shimhip)
   if(NOT TARGET XSched::${_xsched_library})
     add_library(XSched::${_xsched_library} SHARED IMPORTED)
     set_target_properties(XSched::${_xsched_library} PROPERTIES

@@ -1,5 +1,5 @@
 //! Loom models of what threads of a program and those of a device share. `cargo xtask loom` runs
-//! them; `docs/src/reference/models.md` lists them.
+//! them; `cargo xtask loom --list` lists them.
 
 mod commands;
 #[path = "../../../runtime/src/models/harness.rs"]

@@ -23,7 +23,7 @@ impl Data {
         0
     }
 
-    /// What the program does once the call that submitted the command has returned.
+    /// Steps of the program once the call that submitted the command has returned.
     fn end(&self) {
         self.is_gone.store(true, Ordering::SeqCst);
     }

@@ -55,7 +55,7 @@ pub(super) struct Asked<A: StreamApi> {
     pub(super) level: Level,
     /// Where it is said why it has no level 3.
     pub(super) reason: Reason,
-    /// What knows whether its ring is held as a whole.
+    /// Source that knows whether its ring is held as a whole.
     pub(super) held: HeldRing,
 }
 
@@ -70,7 +70,7 @@ pub(super) trait Vendor: StreamApi {
         > + Debug
         + Send
         + 'static;
-    /// What adds level 3.
+    /// Driver that adds level 3.
     type Lv3: Clone + Debug + Send + Sync + 'static;
 
     /// A GPU whose first device is `below`.
@@ -122,7 +122,7 @@ impl<S: Lower> Lower for KfdSubmit<S> {
     }
 }
 
-/// What a queue said about level 3.
+/// Answer of a queue about level 3.
 pub(super) fn said(reason: &Reason) -> Option<String> {
     reason.lock().unwrap_or_else(PoisonError::into_inner).clone()
 }

@@ -23,7 +23,7 @@ use crate::types::HwQueueHandle;
 
 type HostHalves = Halves<HostSubmit, HostRetire, LevelAdapter<HostPreempt>>;
 
-/// What the scheduler of the node knows the host devices of all processes by.
+/// Name by which the scheduler of the node knows the host devices of all processes.
 const NAME: &str = "host";
 
 /// The process's host device, once there is one. It has one compute unit.
@@ -141,6 +141,7 @@ impl Hardware for HostHardware {
                 call(function, hwq, data);
             }),
             Does::Compute(iterations) => BusyLoop::command_of(iterations),
+            Does::CallerLaunches { .. } => return Ok(()),
         };
         let mut lane = self.lane.lock().unwrap_or_else(PoisonError::into_inner);
         let lane = match &mut *lane {
@@ -182,6 +183,7 @@ impl Lower for HostSubmit {
                 call_for(function, data, side, number);
                 HostCommand::function(nothing, 0, 0)
             }
+            Does::CallerLaunches { .. } => HostCommand::function(nothing, 0, 0),
             Does::Run(function, data) => {
                 let side = Arc::clone(side);
                 HostCommand::new(move || {

@@ -1,4 +1,4 @@
-//! What hardware queues are made of.
+//! Parts of hardware queues.
 
 mod gpu;
 mod host;
@@ -37,18 +37,19 @@ pub(crate) trait Hardware: Debug + Send + Sync {
     /// Why the XQueue that was opened last has no higher level than this, in words for the user.
     fn why_no_higher(&self, level: Level) -> String;
 
-    /// What is special about holds of that XQueue, which has this level.
+    /// Special properties of holds of that XQueue, which has this level.
     fn how_held(&self, _: Level) -> Option<String> {
         None
     }
 
-    /// Whether it has the commands of the host device.
+    /// Returns whether the queue has the commands of the host device.
     fn is_host(&self) -> bool;
 
     /// The stream's address, or 0 if there is none.
     fn stream(&self) -> usize;
 
-    /// Whether the scheduler of the node holds the present XQueue by gates, whatever its level.
+    /// Returns whether the scheduler of the node holds the present XQueue by gates, whatever its
+    /// level.
     fn has_gates_of_process(&self) -> bool {
         false
     }
@@ -77,6 +78,12 @@ pub(crate) trait Hardware: Debug + Send + Sync {
     /// Tells the scheduler of the node what the XQueue was told, and what the highest priority of
     /// the process's XQueues is. False if it holds the stream together with the process.
     fn tell_node(&self, _: &Hints, _: Priority) -> bool {
+        false
+    }
+
+    /// Returns whether a stream has waited for one of those that the scheduler of the node holds
+    /// together with the process, where it holds others apart.
+    fn is_rest_awaited(&self) -> bool {
         false
     }
 

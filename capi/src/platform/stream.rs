@@ -18,8 +18,8 @@ use xsched_hal_cuda::{CudaApi, GateAt, GateWord};
 use xsched_hal_hip::{HipApi, HipConfig, HipLibrary, HipStream};
 use xsched_hal_kfd::Reason;
 use xsched_hal_stream::{
-    Gates, HeldRing, Point, Spacing, StreamApi, StreamCommand, StreamConfig, StreamDevice,
-    StreamDeviceConfig, StreamSubmit, Timeline,
+    Gates, GatesIn, HeldFor, HeldRing, Point, Spacing, StreamApi, StreamCommand, StreamConfig,
+    StreamDevice, StreamDeviceConfig, StreamSubmit, Timeline, spacing_ns,
 };
 use xsched_node::{LEASE, Link, PageSource, SharedPage, Unit};
 
@@ -29,9 +29,9 @@ use units::{StreamUnit, Units};
 
 use super::gpu::{Asked, Vendor, reason, said};
 use super::{Hardware, call_for, call_now};
-use crate::apart;
 use crate::backend::{Device as Wrapped, Lower};
-use crate::command::{Command, Does, kind_of};
+use crate::command::{Command, Does};
+use crate::contention;
 use crate::refusal::{Answer, Refusal};
 use crate::side::Side;
 use crate::types::HwQueueHandle;
@@ -77,7 +77,7 @@ impl PageSource for Followed {
     fn page(&self) -> io::Result<Arc<SharedPage>> {
         let page = self.unit.page()?;
         if !self.is_followed.swap(true, Ordering::Relaxed) {
-            apart::follow(&page);
+            contention::follow(&page);
         }
         Ok(page)
     }
@@ -111,7 +111,7 @@ impl<A: Vendor> Pair<A> {
         Ok(Self { below, device, lv3, units: None })
     }
 
-    /// The same GPU by another driver context.
+    /// A GPU by another driver context.
     fn in_context(&self, api: Result<A, A::Error>) -> Answer<Self> {
         let api = api.map_err(|error| Refusal::hardware(error.to_string()))?;
         Ok(Self { below: self.below.in_context(api), ..self.clone() })
@@ -213,7 +213,7 @@ impl HipDevices {
         known.all.iter().map(|(_, pair)| pair.below.gates()).collect()
     }
 
-    /// What a stream is found by; for null it stands for this thread's device, and a thread's
+    /// Key of a stream; for null it stands for this thread's device, and a thread's
     /// default stream is not found.
     pub(crate) fn address(&self, stream: *mut c_void) -> Answer<Option<usize>> {
         if stream.addr() == HIP_STREAM_PER_THREAD {
@@ -294,21 +294,13 @@ fn checked_address(stream: *mut c_void) -> Answer<usize> {
     }
 }
 
-/// Predicted work between two gates of streams that the node's scheduler holds, in nanoseconds: a
-/// gate takes 2.3 µs of an H200.
-const SHARED_SPACING_NS: u64 = 100_000;
-
-/// The same while the node's scheduler holds the process for no other one: what a hold by hand
-/// waits for.
-const FREE_SPACING_NS: u64 = 10_000_000;
-
 /// A stream.
 #[derive(Debug)]
 pub(super) struct StreamHardware<A: Vendor> {
     pair: Pair<A>,
     stream: A::Stream,
     address: usize,
-    /// It is the default stream of the thread that launches.
+    /// The stream is the default stream of the thread that launches.
     of_thread: bool,
     /// The stream is the library's, and ends with this.
     owned: bool,
@@ -318,9 +310,9 @@ pub(super) struct StreamHardware<A: Vendor> {
     gates: Reason,
     /// Predicted work between two gates, if the environment says how much.
     spacing_us: Option<u32>,
-    /// That between those of the XQueues in it.
+    /// Spacing of the gates of the XQueues in the stream.
     spacing: Spacing,
-    /// That of the gates of the XQueue that was opened last, if it has gates.
+    /// Word of the gates of the XQueue that was opened last, if it has gates.
     word: Mutex<Option<GateWord<A>>>,
     /// How far the stream has got, for others that wait for it.
     timeline: Timeline<A>,
@@ -374,8 +366,8 @@ impl<A: Vendor> StreamHardware<A> {
     }
 
     /// Predicted work between two gates, in nanoseconds, unless the environment says how much.
-    fn spacing_or(&self, ns: u64) -> u64 {
-        self.spacing_us.map_or(ns, |us| u64::from(us) * 1_000)
+    fn spacing_ns(&self, held_for: HeldFor, gates_in: GatesIn) -> u64 {
+        self.spacing_us.map_or(spacing_ns(held_for, gates_in), |us| u64::from(us) * 1_000)
     }
 
     /// Opens an XQueue that is held with the process, or is this unit.
@@ -511,12 +503,12 @@ impl<A: Vendor> Hardware for StreamHardware<A> {
     }
 
     fn place_gates(&self, are_close: bool) {
-        // Under the node's scheduler there are gates only while others are on the GPU.
-        let ns = match (self.pair.below.is_in_unit(), are_close) {
-            (false, _) => self.spacing_or(Spacing::default().ns()),
-            (true, true) => self.spacing_or(SHARED_SPACING_NS),
-            (true, false) => self.spacing_or(FREE_SPACING_NS),
+        let held_for = match are_close {
+            _ if !self.pair.below.is_in_unit() => HeldFor::Process,
+            true => HeldFor::Others,
+            false => HeldFor::None,
         };
+        let ns = self.spacing_ns(held_for, GatesIn::Stream);
         // The line stays shared by the threads that launch.
         if self.spacing.ns() != ns {
             self.spacing.set_ns(ns);
@@ -527,9 +519,8 @@ impl<A: Vendor> Hardware for StreamHardware<A> {
         let this = (self as &dyn Any).downcast_ref::<StreamHardware<CudaApi>>()?;
         let word = this.word.lock().unwrap_or_else(PoisonError::into_inner).clone()?;
         // Whether a launch of the graph needs them is decided when it is launched.
-        let is_below = apart::is_below_others();
-        let ns = if is_below { SHARED_SPACING_NS } else { Spacing::default().ns() };
-        let spacing_ns = this.spacing_or(ns);
+        let held_for = if contention::is_below_others() { HeldFor::Others } else { HeldFor::None };
+        let spacing_ns = this.spacing_ns(held_for, GatesIn::Graph);
         Some(GateAt { device: this.pair.below.clone(), word, spacing_ns })
     }
 
@@ -557,9 +548,17 @@ impl<A: Vendor> Hardware for StreamHardware<A> {
         self.unit().as_ref().inspect(|unit| unit.tell(hints, highest)).is_some()
     }
 
+    fn is_rest_awaited(&self) -> bool {
+        self.pair.units.as_ref().is_some_and(Units::is_rest_awaited)
+    }
+
     fn note_awaited(&self) -> bool {
         self.pair.below.note_wait();
-        self.unit().as_ref().is_some_and(StreamUnit::note_awaited)
+        match (&*self.unit(), &self.pair.units) {
+            (Some(unit), _) => unit.note_awaited(),
+            (None, Some(units)) => units.note_rest_awaited(),
+            (None, None) => false,
+        }
     }
 
     fn end_gates(&self) -> bool {
@@ -578,15 +577,16 @@ impl<A: Vendor> Hardware for StreamHardware<A> {
 
 impl<A: StreamApi> Lower for StreamSubmit<A> {
     fn lower(does: Does, side: &Arc<Side>, number: u64) -> StreamCommand<A> {
+        if let Does::CallerLaunches { kind, reach } = does {
+            return StreamCommand::of_caller().of_kind(kind).reaching(reach);
+        }
         let side = Arc::clone(side);
-        let (kind, reach) = kind_of(does);
-        let launch = move |_| {
+        StreamCommand::new(move |_| {
             // Others are refused when they are submitted.
             if let Does::Launch(function, data) = does {
                 call_for(function, data, &side, number);
             }
             Ok(())
-        };
-        StreamCommand::new(launch).of_kind(kind).reaching(reach)
+        })
     }
 }

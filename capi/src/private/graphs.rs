@@ -7,7 +7,7 @@ use xsched_core::level::Level;
 use xsched_hal_cuda::table::{CuGraph, CuGraphExec, CuStream};
 use xsched_hal_cuda::{CudaError, GateAt, GatedCopy};
 
-use crate::apart;
+use crate::contention;
 use crate::graphs::lock;
 use crate::process::{Process, process};
 use crate::refusal::{Refusal, answer};
@@ -16,11 +16,11 @@ use crate::types::{XQueueHandle, XResult};
 /// `CUDA_ERROR_UNKNOWN`.
 const UNKNOWN: c_int = 999;
 
-/// Whether a graph that is made executable now may ever be launched where there are gates.
+/// Returns whether a graph that is made executable now may ever be launched where there are gates.
 fn may_get_gates(process: &Process) -> bool {
     let Some(auto) = process.env.auto.as_ref().filter(|auto| auto.graphs) else { return false };
     auto.level > 1
-        || apart::may_be_told()
+        || contention::may_be_required()
             && process.queues.find(|queue| queue.level() > Level::Block).is_some()
 }
 
@@ -29,7 +29,7 @@ fn gates_of(process: &Process, xq: XQueueHandle) -> Option<GateAt> {
     process.queues.get(xq)?.hwq().hardware.gates_of_graphs()
 }
 
-/// Whether a graph may be held that is launched in an XQueue now.
+/// Returns whether a graph may be held that is launched in an XQueue now.
 fn needs_gates(process: &Process, xq: XQueueHandle) -> bool {
     process.queues.get(xq).is_none_or(|queue| process.may_hold(&queue))
 }
@@ -63,8 +63,9 @@ pub unsafe extern "C" fn xsched_private_cuda_graph(
     })
 }
 
-/// For interposers: an executable graph is about to be launched in an XQueue, or past all if `xq`
-/// is 0. To be called before the launch waits for its turn, since it may take milliseconds.
+/// For interposers: an executable graph is about to be launched in an XQueue, or in a stream that
+/// has none if `xq` is 0. To be called before the launch waits for its turn, since it may take
+/// milliseconds.
 // SAFETY: no other library has a function of this name.
 #[unsafe(no_mangle)]
 pub extern "C" fn xsched_private_cuda_graph_prepare(
@@ -73,10 +74,9 @@ pub extern "C" fn xsched_private_cuda_graph_prepare(
 ) -> XResult {
     answer(|| {
         let process = process();
-        if needs_gates(process, xq)
-            && let Some(copy) = process.cuda.graphs.find(exec)
-        {
-            let prepared = lock(&copy).prepare(xq, || gates_of(process, xq));
+        if let Some(copy) = process.cuda.graphs.find(exec) {
+            let may_hold = needs_gates(process, xq);
+            let prepared = lock(&copy).prepare(xq, may_hold, || gates_of(process, xq));
             let _ =
                 prepared.inspect_err(|why| tracing::info!(?exec, "a graph has no gates: {why}"));
         }
@@ -85,7 +85,8 @@ pub extern "C" fn xsched_private_cuda_graph_prepare(
 }
 
 /// For interposers: launches an executable graph, or its copy with gates, into the stream of an
-/// XQueue whose turn it is, or past all if `xq` is 0. What the driver answers, `CUresult`.
+/// XQueue, or into one that has none if `xq` is 0. The copy is launched only if `has_turn` is not
+/// 0: it is the XQueue's turn. What the driver answers, `CUresult`.
 ///
 /// # Safety
 /// As of `cuGraphLaunch`.
@@ -93,6 +94,7 @@ pub extern "C" fn xsched_private_cuda_graph_prepare(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn xsched_private_cuda_graph_launch(
     xq: XQueueHandle,
+    has_turn: c_int,
     exec: *mut c_void,
     stream: *mut c_void,
 ) -> c_int {
@@ -100,12 +102,13 @@ pub unsafe extern "C" fn xsched_private_cuda_graph_launch(
         let process = process();
         let (exec, stream, copy) =
             (CuGraphExec(exec), CuStream(stream), process.cuda.graphs.find(exec));
-        match copy.filter(|_| needs_gates(process, xq)) {
+        match copy {
             Some(copy) => {
+                let may_hold = has_turn != 0 && needs_gates(process, xq);
                 let mut copy = lock(&copy);
                 // SAFETY: as the caller promises.
-                let code = unsafe { copy.launch(xq, || gates_of(process, xq), stream) };
-                if copy.is_left() {
+                let code = unsafe { copy.launch(xq, may_hold, || gates_of(process, xq), stream) };
+                if copy.is_ungated() {
                     process.cuda.graphs.remove(exec.0);
                 }
                 code
@@ -124,7 +127,7 @@ pub unsafe extern "C" fn xsched_private_cuda_graph_launch(
 pub extern "C" fn xsched_private_cuda_graph_changed(exec: *mut c_void) -> XResult {
     answer(|| {
         if let Some(copy) = process().cuda.graphs.find(exec) {
-            lock(&copy).leave();
+            lock(&copy).ungate();
         }
         Ok(())
     })

@@ -1,75 +1,212 @@
-//! Launches of interposers, and the levels of the XQueues that they go through.
+//! Launches and waits of interposers, and the levels of the XQueues that they go through.
+//!
+//! A launch, or a wait for the device, has a begin and an end on one thread; in between, the
+//! interposer calls the driver. What a thread has begun is kept with the thread and ends with it.
+//! In the child of a fork it is not there: it is the parent's.
+//!
+//! Programs launch, and free memory, while a thread ends as well: in destructors of what it has to
+//! itself, some of which run after those of this library. So the cells have no destructors.
 
-use std::ffi::{c_char, c_int, c_void};
+use std::cell::{Cell, RefCell};
+use std::ffi::{c_char, c_int};
+use std::mem::{ManuallyDrop, take};
 
-use xsched_hal_stream::Reach;
+use xsched::LaunchToken;
+use xsched_hal_stream::{AllOpen, Gates, Reach};
 
-use crate::command::{Awaited, Launch};
+use crate::command::{Command, InsideCallback, forks};
 use crate::process::process;
-use crate::refusal::{Refusal, answer};
-use crate::types::{LaunchCallback, XQueueHandle, XResult};
+use crate::refusal::{Answer, Refusal, answer};
+use crate::types::{XQueueHandle, XResult};
 use crate::xqueue::out;
 
-/// For interposers: calls `launch` on this thread when it is the XQueue's turn to launch it, and
-/// returns after that. If the answer is not `kXSchedSuccess`, `launch` was not called and will not
-/// be; that may be so with `kXSchedSuccess` too, if what waits was dropped. Launches of the same
-/// `kind` into an XQueue take about equally long; 0 is any.
-///
-/// # Safety
-/// `launch` may be called with `data`, once.
-// SAFETY: no other library has a function of this name.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn xsched_private_launch(
-    xq: XQueueHandle,
-    kind: u32,
-    launch: LaunchCallback,
-    data: *mut c_void,
-) -> XResult {
-    launch_here(xq, launch, |launch| Awaited::new(launch, data, kind), data)
+/// Launches and waits that a thread of a process has begun; a parent's are left alone.
+#[derive(Debug)]
+struct OfProcess<T> {
+    begun: Option<T>,
+    forks: u16,
 }
 
-/// The same for what goes into other hardware queues than the stream's as well: with `reach` 1 into
-/// that of a copy engine, with any greater number also into those of other streams, as the parallel
-/// branches of a graph do.
+impl<T> OfProcess<T> {
+    fn new(begun: T) -> Self {
+        Self { begun: Some(begun), forks: forks() }
+    }
+}
+
+impl<T> Drop for OfProcess<T> {
+    fn drop(&mut self) {
+        if self.forks != forks() {
+            std::mem::forget(self.begun.take());
+        }
+    }
+}
+
+/// A launch that a thread makes.
+#[derive(Debug)]
+struct BegunLaunch {
+    token: LaunchToken<Command>,
+    _inside: InsideCallback,
+}
+
+impl BegunLaunch {
+    /// The number of its token.
+    const fn number(&self) -> u64 {
+        self.token.number() + 1
+    }
+}
+
+type Waits = Vec<OfProcess<Vec<AllOpen>>>;
+
+thread_local! {
+    static LAUNCH: Cell<Option<ManuallyDrop<OfProcess<BegunLaunch>>>> = const { Cell::new(None) };
+    /// Waits of this thread; those within others are behind them.
+    static WAITS: RefCell<ManuallyDrop<Waits>> =
+        const { RefCell::new(ManuallyDrop::new(Vec::new())) };
+    static THREAD_END: ThreadEnd = const { ThreadEnd };
+}
+
+/// Ends what a thread has begun, and not ended, when the thread ends.
+struct ThreadEnd;
+
+impl ThreadEnd {
+    /// Sees to that, unless the thread is ending already.
+    fn watch() {
+        let _ = THREAD_END.try_with(|_| ());
+    }
+}
+
+impl Drop for ThreadEnd {
+    fn drop(&mut self) {
+        drop(take_launch(|_| true));
+        let waits = WAITS.with_borrow_mut(|waits| take(&mut **waits));
+        drop(waits);
+    }
+}
+
+/// What this thread has begun, if it is the one.
+fn take_launch(
+    is_one: impl FnOnce(&OfProcess<BegunLaunch>) -> bool,
+) -> Option<OfProcess<BegunLaunch>> {
+    let launch = LAUNCH.take()?;
+    if is_one(&launch) {
+        return Some(ManuallyDrop::into_inner(launch));
+    }
+    LAUNCH.set(Some(launch));
+    None
+}
+
+/// For interposers: returns when this thread is to launch something into the stream of an XQueue.
+/// `token` is for [`xsched_private_end_launch`], which has to be called after the launch on the
+/// same thread. It is 0 if nothing has to be called: what waits was dropped. If the answer is not
+/// `kXSchedSuccess`, the launch is none of the XQueue's.
+///
+/// Launches of the same `kind` into an XQueue take about equally long; 0 is any. With `reach` 0 it
+/// goes into the stream's hardware queue, with 1 into that of a copy engine as well, with any
+/// greater number also into those of other streams, as the parallel branches of a graph do.
 ///
 /// # Safety
-/// As [`xsched_private_launch`].
+/// `token` is null or may be written to.
 // SAFETY: no other library has a function of this name.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn xsched_private_launch_reaching(
+pub unsafe extern "C" fn xsched_private_begin_launch(
     xq: XQueueHandle,
     kind: u32,
     reach: u32,
-    launch: LaunchCallback,
-    data: *mut c_void,
+    token: *mut u64,
 ) -> XResult {
     let reach = match reach {
         0 => Reach::Ring,
         1 => Reach::Copies,
         _ => Reach::All,
     };
-    launch_here(xq, launch, |launch| Awaited::new(launch, data, kind).reaching(reach), data)
+    answer(|| {
+        // SAFETY: as the caller promises.
+        let token = unsafe { out(token) }?;
+        token.write(begin_launch(xq, kind, reach)?);
+        Ok(())
+    })
 }
 
-fn launch_here(
-    xq: XQueueHandle,
-    launch: LaunchCallback,
-    make: impl FnOnce(Launch) -> Awaited,
-    data: *mut c_void,
-) -> XResult {
+fn begin_launch(xq: XQueueHandle, kind: u32, reach: Reach) -> Answer<u64> {
+    let process = process();
+    let queue = process.queue(xq)?;
+    queue.hwq().hardware.place_gates(process.may_hold(&queue));
+    if queue.is_to_be_narrow()
+        && let Some(auto) = &process.env.auto
+    {
+        let threshold = auto.threshold(false);
+        queue.set_window(threshold, auto.batch.min(threshold))?;
+    }
+    let Some(token) = queue.begin_launch(kind, reach)? else { return Ok(0) };
+    let begun = BegunLaunch { token, _inside: InsideCallback::enter() };
+    let number = begun.number();
+    ThreadEnd::watch();
+    let kept = LAUNCH.replace(Some(ManuallyDrop::new(OfProcess::new(begun))));
+    // A thread that has one is inside a callback, and gets none: what was there is a parent's.
+    drop(kept.map(ManuallyDrop::into_inner));
+    Ok(number)
+}
+
+/// For interposers: this thread has made the launch of a token, and the driver has answered this;
+/// 0 is success, and anything else a failure of the XQueue's command.
+// SAFETY: no other library has a function of this name.
+#[unsafe(no_mangle)]
+pub extern "C" fn xsched_private_end_launch(token: u64, code: c_int) -> XResult {
     answer(|| {
-        let launch = launch.filter(|_| !data.is_null());
-        let launch = launch.ok_or_else(|| Refusal::invalid("the function or its data is null"))?;
-        let process = process();
-        let queue = process.queue(xq)?;
-        queue.hwq().hardware.place_gates(process.may_hold(&queue));
-        if queue.is_to_be_narrow()
-            && let Some(auto) = &process.env.auto
+        let launch = take_launch(|launch| {
+            launch.begun.as_ref().is_some_and(|begun| begun.number() == token)
+        });
+        let unknown = || Refusal::not_found("this thread has begun no launch of this token");
+        let mut launch = launch.ok_or_else(unknown)?;
+        if launch.forks == forks()
+            && let Some(BegunLaunch { token, _inside }) = launch.begun.take()
         {
-            let threshold = auto.threshold(false);
-            queue.set_window(threshold, auto.batch.min(threshold))?;
+            token.end(code == 0);
         }
-        queue.launch_here(&make(launch))
+        Ok(())
+    })
+}
+
+/// For interposers: no gate holds what was launched into a stream, for a call on this thread that
+/// may wait for a whole device. `token` is for [`xsched_private_end_wait`], which has to be called
+/// after that on the same thread.
+///
+/// # Safety
+/// `token` is null or may be written to.
+// SAFETY: no other library has a function of this name.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn xsched_private_begin_wait(token: *mut u64) -> XResult {
+    answer(|| {
+        // SAFETY: as the caller promises.
+        let token = unsafe { out(token) }?;
+        let process = process();
+        let gates = [process.cuda.gates(), process.hip.gates()];
+        let open = OfProcess::new(gates.iter().flatten().map(Gates::open_all).collect());
+        ThreadEnd::watch();
+        let number = WAITS.with_borrow_mut(|waits| {
+            waits.push(open);
+            waits.len()
+        });
+        token.write(number as u64);
+        Ok(())
+    })
+}
+
+/// For interposers: the call of this token has returned, and with it those that were begun within
+/// it and not ended.
+// SAFETY: no other library has a function of this name.
+#[unsafe(no_mangle)]
+pub extern "C" fn xsched_private_end_wait(token: u64) -> XResult {
+    answer(|| {
+        let at = usize::try_from(token).ok().and_then(|number| number.checked_sub(1));
+        let ended = WAITS.with_borrow_mut(|waits| {
+            let at = at.filter(|at| *at < waits.len())?;
+            Some(waits.split_off(at))
+        });
+        let unknown = || Refusal::not_found("this thread has begun no wait of this token");
+        // Their gates close without the cell in use.
+        drop(ended.ok_or_else(unknown)?);
+        Ok(())
     })
 }
 

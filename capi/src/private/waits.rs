@@ -3,7 +3,7 @@
 use xsched_core::level::Level;
 use xsched_hal_stream::Point;
 
-use crate::apart;
+use crate::contention;
 use crate::graphs::lock;
 use crate::process::process;
 use crate::refusal::answer;
@@ -32,7 +32,7 @@ pub extern "C" fn xsched_private_awaited(xq: XQueueHandle) -> XResult {
         }
         if queue.hwq().hardware.end_gates() {
             tracing::info!(xq, "another stream waits for this one, so its gates stay open");
-            process.cuda.graphs.all().iter().for_each(|copy| lock(copy).leave_queue(xq));
+            process.cuda.graphs.all().iter().for_each(|copy| lock(copy).ungate_for(xq));
         }
         Ok(())
     })
@@ -55,7 +55,7 @@ pub unsafe extern "C" fn xsched_private_signal(
         // SAFETY: as the caller promises.
         let (word, number) = unsafe { (out(word)?, out(number)?) };
         let queue = process().queue(xq)?;
-        let point = if apart::may_node_hold() { queue.hwq().hardware.signal() } else { None };
+        let point = if contention::may_node_hold() { queue.hwq().hardware.signal() } else { None };
         word.write(point.map_or(0, |point| point.word));
         number.write(point.map_or(0, |point| point.number));
         Ok(())

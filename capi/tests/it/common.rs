@@ -115,11 +115,25 @@ pub(crate) fn counting(counter: &'static AtomicU64) -> HwCommandHandle {
     callback(add_one, std::ptr::from_ref(counter).cast_mut().cast())
 }
 
-/// Has an XQueue launch something on this thread that counts.
-pub(crate) fn launch_counted(xq: XQueueHandle, counter: &'static AtomicU64) -> XResult {
-    // SAFETY: the counter lives for ever.
-    unsafe {
-        xsched_private_launch(xq, 0, Some(add_one), std::ptr::from_ref(counter).cast_mut().cast())
+/// Begins a launch of this thread's in an XQueue. The token is 0 if it was dropped.
+pub(crate) fn begin_launch(xq: XQueueHandle) -> Result<u64, XResult> {
+    let mut token = 0;
+    // SAFETY: it may be written to.
+    match unsafe { xsched_private_begin_launch(xq, 0, 0, &raw mut token) } {
+        kXSchedSuccess => Ok(token),
+        refused => Err(refused),
+    }
+}
+
+/// Launches something on this thread in an XQueue, that counts and succeeds.
+pub(crate) fn launch_counted(xq: XQueueHandle, counter: &AtomicU64) -> XResult {
+    match begin_launch(xq) {
+        Ok(0) => kXSchedSuccess,
+        Ok(token) => {
+            counter.fetch_add(1, Ordering::AcqRel);
+            xsched_private_end_launch(token, 0)
+        }
+        Err(refused) => refused,
     }
 }
 
@@ -204,7 +218,6 @@ pub(crate) const WAIT_IDLE: i64 = XQueueSuspendFlag::kQueueSuspendFlagWaitIdle a
 pub(crate) const DROP: i64 = XQueueResumeFlag::kQueueResumeFlagDropCommands as i64;
 pub(crate) const BLOCKING: i64 = XQueueCreateFlag::kQueueCreateFlagBlockingSubmit as i64;
 pub(crate) const LAUNCHER: i64 = XQueueCreateFlag::kQueueCreateFlagLauncherThread as i64;
-pub(crate) const SUBMITTER: i64 = XQueueCreateFlag::kQueueCreateFlagSubmitterLaunches as i64;
 pub(crate) const APP: i32 = XSchedulerType::kSchedulerAppManaged as i32;
 pub(crate) const LOCAL: i32 = XSchedulerType::kSchedulerLocal as i32;
 pub(crate) const HPF: i32 = XPolicyType::kPolicyHighestPriorityFirst as i32;

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
 use std::time::Duration;
 
 use xsched_core::level::Level;
@@ -30,6 +31,14 @@ fn urgent() -> Arc<Unit> {
     let link = Link::open(socket_path(), "urgent", 100, None).expect("a link");
     let unit = link.unit(device.expect("this process is known"));
     let _ = unit.page().expect("a page");
+    let working = Arc::downgrade(&unit);
+    // One that retires nothing holds no other for long.
+    thread::spawn(move || {
+        while let Some(unit) = working.upgrade() {
+            unit.note_retired(1, 0);
+            thread::sleep(Duration::from_millis(5));
+        }
+    });
     unit
 }
 
@@ -64,7 +73,7 @@ fn host_is_held_at(level: Level) {
     assert!(held < 200, "it was held before its end");
     submit(10);
     // Longer than a lease.
-    std::thread::sleep(Duration::from_millis(150));
+    thread::sleep(Duration::from_millis(150));
     assert_eq!(count(), held);
     urgent.note(false);
     until("it goes on", || count() == 210);
@@ -93,6 +102,30 @@ host!(the_host_device_is_held_at_level_1, Level::Block);
 host!(the_host_device_is_held_at_level_2, Level::Deactivate);
 host!(the_host_device_is_held_at_level_3, Level::Interrupt);
 
+/// The scheduler of the node holds a process whose only XQueue must not run, until that is
+/// destroyed.
+fn is_let_go_of_when_destroyed() {
+    static COUNTER: AtomicU64 = AtomicU64::new(0);
+    let _daemon = daemon();
+    let xq = host_queue(1);
+    // Another process is on the device, so that this one is held like any other.
+    let _urgent = urgent();
+    ok(XHintPriority(xq, PRIORITY_NO_EXECUTE));
+    ok(XQueueSubmit(xq, counting(&COUNTER)));
+    pause();
+    assert_eq!(COUNTER.load(Ordering::SeqCst), 0);
+    ok(XQueueDestroy(xq));
+    assert_eq!(COUNTER.load(Ordering::SeqCst), 1);
+}
+
+#[test]
+fn a_destroyed_queue_that_must_not_run_is_let_go_of() {
+    let socket = socket("destroyed");
+    let set = [("XSCHED_SCHEDULER", "GLB"), ("XSCHED_SOCKET", socket.as_str())];
+    let name = "node::a_destroyed_queue_that_must_not_run_is_let_go_of";
+    let _ = alone_with(name, &set, is_let_go_of_when_destroyed);
+}
+
 /// A kernel that fills the device stops in its midst while another process has work, and goes on.
 fn interrupts() {
     if !inside() {
@@ -118,7 +151,7 @@ fn interrupts() {
     assert_eq!(run.ended(), 0, "it was stopped before its end");
     let beat = run.beat();
     // Longer than a lease.
-    std::thread::sleep(Duration::from_millis(150));
+    thread::sleep(Duration::from_millis(150));
     assert_eq!((run.beat(), run.ended()), (beat, 0));
     assert!(preemptions() > before, "the driver has preempted nothing");
     let clients = status().clients;

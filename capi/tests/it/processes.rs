@@ -84,6 +84,26 @@ unsafe extern "C" fn waits(_: HwQueueHandle, xq: *mut c_void) -> XResultValue {
     XQueueWaitAll(xq.addr() as u64) as XResultValue
 }
 
+alone!(a_launch_in_hand_is_the_parent_s_after_a_fork, {
+    static CALLS: AtomicU64 = AtomicU64::new(0);
+    let xq = host_queue(1);
+    let token = begin_launch(xq).expect("its turn");
+    let code = in_child(|| {
+        let theirs = (xsched_private_end_launch(token, 0), begin_launch(xq));
+        if theirs != (kXSchedSuccess, Err(kXSchedErrorNotFound)) {
+            return 1;
+        }
+        let mine = host_queue(1);
+        ok(launch_counted(mine, &CALLS));
+        ok(XQueueWaitAll(mine));
+        if count(&CALLS) == 1 { 0 } else { 2 }
+    });
+    assert_eq!(code, 0);
+    ok(xsched_private_end_launch(token, 0));
+    ok(launch_counted(xq, &CALLS));
+    ok(XQueueWaitAll(xq));
+});
+
 alone!(the_child_of_a_fork_within_a_callback_can_wait, {
     let xq = host_queue(1);
     ok(XQueueSubmit(xq, callback(forks, std::ptr::null_mut())));

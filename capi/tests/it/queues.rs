@@ -5,7 +5,7 @@ use std::ffi::c_void;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::ThreadId;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::common::*;
 
@@ -282,31 +282,18 @@ alone!(a_blocking_submit_returns_when_the_command_was_launched, {
     assert_eq!(CALLS.load(Ordering::Acquire), 20);
 });
 
-alone!(an_interposer_launches_on_the_thread_that_calls, {
+alone!(an_interposer_launches_by_itself_when_it_is_its_turn, {
     static CALLS: AtomicU64 = AtomicU64::new(0);
-    // SAFETY: as of a callback.
-    unsafe extern "C" fn launch(_: u64, data: *mut c_void) -> i32 {
-        // SAFETY: it is the thread's number, which its stack keeps.
-        let expected = unsafe { *data.cast::<ThreadId>() };
-        assert_eq!(expected, std::thread::current().id(), "launched on another thread");
-        CALLS.fetch_add(1, Ordering::AcqRel);
-        0
-    }
-    fn launch_here(xq: u64) -> XResult {
-        let mut thread = std::thread::current().id();
-        // SAFETY: the function may be called with this number, which outlives the call.
-        unsafe { xsched_private_launch(xq, 0, Some(launch), (&raw mut thread).cast()) }
-    }
     // With and without a queue that was made for it.
     for flags in [BLOCKING, 0] {
         CALLS.store(0, Ordering::Release);
         let xq = create(host_hwq(), 1, flags).expect("an XQueue");
         ok(XQueueSetLaunchConfig(xq, 2, 1));
-        ok(launch_here(xq));
+        ok(launch_counted(xq, &CALLS));
         let threads = (0..8).map(|n| {
             std::thread::spawn(move || {
                 for _ in 0..50 {
-                    ok(launch_here(xq));
+                    ok(launch_counted(xq, &CALLS));
                     if n % 2 == 0 {
                         ok(XQueueSubmit(xq, timed(20)));
                     }
@@ -324,19 +311,73 @@ alone!(an_interposer_launches_on_the_thread_that_calls, {
             thread.join().expect("it ends");
         }
         assert_eq!(CALLS.load(Ordering::Acquire), 401);
-        // What is dropped is not launched, and the call returns.
+        // What is dropped is not begun, and the call returns.
         ok(XQueueSuspend(xq, 0));
-        assert_eq!(launch_here(xq), kXSchedErrorNotAllowed);
-        let other = std::thread::spawn(move || launch_here(xq));
+        assert_eq!(begin_launch(xq), Err(kXSchedErrorNotAllowed));
+        let other = std::thread::spawn(move || begin_launch(xq));
         pause();
         ok(XQueueResume(xq, DROP));
-        assert_eq!(other.join().expect("it ends"), kXSchedSuccess);
-        assert_eq!(CALLS.load(Ordering::Acquire), 401);
+        assert_eq!(other.join().expect("it ends"), Ok(0));
         ok(XQueueDestroy(xq));
     }
-    // SAFETY: they are refused.
-    let refused = unsafe { xsched_private_launch(77, 0, Some(launch), std::ptr::null_mut()) };
-    assert_eq!(refused, kXSchedErrorInvalidValue);
+    assert_eq!(begin_launch(77), Err(kXSchedErrorNotFound));
+    assert_eq!(xsched_private_end_launch(1, 0), kXSchedErrorNotFound);
+});
+
+alone!(a_launch_is_in_flight_from_its_begin_to_its_end, {
+    let xq = host_queue(1);
+    let token = begin_launch(xq).expect("its turn");
+    // Nothing waits within a launch, and nothing else is launched meanwhile.
+    assert_eq!(begin_launch(xq), Err(kXSchedErrorNotAllowed));
+    assert_eq!(XQueueWaitAll(xq), kXSchedErrorNotAllowed);
+    static CALLS: AtomicU64 = AtomicU64::new(0);
+    ok(XQueueSubmit(xq, counting(&CALLS)));
+    pause();
+    assert_eq!(CALLS.load(Ordering::Acquire), 0);
+    assert_eq!(xsched_private_end_launch(token + 1, 0), kXSchedErrorNotFound);
+    ok(xsched_private_end_launch(token, 0));
+    ok(XQueueWaitAll(xq));
+    assert_eq!(CALLS.load(Ordering::Acquire), 1);
+    // An error of the driver's is the command's.
+    let token = begin_launch(xq).expect("its turn");
+    ok(xsched_private_end_launch(token, 719));
+    assert_eq!(XQueueWaitAll(xq), kXSchedErrorHardware);
+    ok(XQueueWaitAll(xq));
+    ok(XQueueDestroy(xq));
+});
+
+alone!(a_launch_that_is_never_ended_ends_with_its_thread, {
+    static CALLS: AtomicU64 = AtomicU64::new(0);
+    let xq = host_queue(1);
+    let thread = std::thread::spawn(move || {
+        begin_launch(xq).expect("its turn");
+        // What the thread had in hand waits for its end.
+        ok(XQueueSubmit(xq, counting(&CALLS)));
+    });
+    thread.join().expect("it ends");
+    assert_eq!(XQueueWaitAll(xq), kXSchedErrorHardware);
+    assert_eq!(CALLS.load(Ordering::Acquire), 1);
+    ok(launch_counted(xq, &CALLS));
+    ok(XQueueWaitAll(xq));
+    ok(XQueueDestroy(xq));
+});
+
+alone!(waits_end_within_each_other_and_with_their_threads, {
+    let begin = || {
+        let mut token = 0;
+        // SAFETY: it may be written to.
+        ok(unsafe { xsched_private_begin_wait(&raw mut token) });
+        token
+    };
+    let (outer, inner) = (begin(), begin());
+    assert_ne!(outer, inner);
+    ok(xsched_private_end_wait(inner));
+    assert_eq!(xsched_private_end_wait(inner), kXSchedErrorNotFound);
+    begin();
+    // With it what was begun within it.
+    ok(xsched_private_end_wait(outer));
+    assert_eq!(xsched_private_end_wait(inner), kXSchedErrorNotFound);
+    std::thread::spawn(begin).join().expect("it ends");
 });
 
 alone!(destroying_a_queue_runs_what_was_submitted, {
@@ -351,6 +392,40 @@ alone!(destroying_a_queue_runs_what_was_submitted, {
     ok(XQueueDestroy(xq));
     assert_eq!(CALLS.load(Ordering::Acquire), 40);
     assert_eq!(XQueueDestroy(xq), kXSchedErrorNotFound);
+});
+
+alone!(destroying_a_queue_ends_a_hold_by_any_hint, {
+    static CALLS: AtomicU64 = AtomicU64::new(0);
+    const NEVER: i32 = PRIORITY_NO_EXECUTE;
+    let destroyed = |policy, hint: &dyn Fn(XQueueHandle) -> XResult| {
+        ok(XHintSetScheduler(LOCAL, policy as i32));
+        let xq = host_queue(1);
+        ok(hint(xq));
+        ok(XQueueSubmit(xq, counting(&CALLS)));
+        pause();
+        assert_eq!(CALLS.swap(0, Ordering::AcqRel), 0, "{policy:?}");
+        ok(XQueueDestroy(xq));
+        assert_eq!(CALLS.swap(0, Ordering::AcqRel), 1, "{policy:?}");
+    };
+    let (long, lax) = (10_000_000, XPolicyType::kPolicyLaxity);
+    destroyed(lax, &|xq| XHintPriority(xq, NEVER));
+    // Until its time has passed, from then on, and both.
+    destroyed(lax, &|xq| XHintLaxity(xq, long, NEVER, 5));
+    destroyed(lax, &|xq| XHintLaxity(xq, 1, NEVER, NEVER));
+    destroyed(lax, &|xq| XHintLaxity(xq, long, -300, -300));
+    destroyed(XPolicyType::kPolicyUtilizationPartition, &|xq| XHintPriority(xq, NEVER));
+    // A hint that comes while it is being destroyed holds it no more.
+    ok(XHintSetScheduler(LOCAL, lax as i32));
+    let xq = host_queue(1);
+    ok(XHintLaxity(xq, long, NEVER, NEVER));
+    for _ in 0..400 {
+        ok(XQueueSubmit(xq, counting(&CALLS)));
+    }
+    let other =
+        std::thread::spawn(move || while XHintLaxity(xq, long, NEVER, NEVER) == kXSchedSuccess {});
+    ok(XQueueDestroy(xq));
+    assert_eq!(CALLS.load(Ordering::Acquire), 400);
+    other.join().expect("it ends");
 });
 
 alone!(many_threads_may_use_a_queue_at_once, {
@@ -385,42 +460,6 @@ unsafe extern "C" fn notes_its_thread(_: HwQueueHandle, _: *mut c_void) -> XResu
     *LAUNCHED_ON.lock().expect("no thread panics") = Some(std::thread::current().id());
     0
 }
-
-/// Calls on threads of the device that launch for submitters.
-static HELPED: AtomicU64 = AtomicU64::new(0);
-
-// SAFETY: it only uses a static.
-unsafe extern "C" fn notes_who_helps(_: HwQueueHandle, _: *mut c_void) -> XResultValue {
-    let helps = std::thread::current().name().is_some_and(|name| name.contains("launcher"));
-    // As long as a launch of a driver's takes.
-    let start = Instant::now();
-    while start.elapsed() < Duration::from_micros(3) {}
-    HELPED.fetch_add(u64::from(helps), Ordering::Relaxed);
-    0
-}
-
-alone!(
-    threads_of_the_device_launch_unless_the_submitter_is_to,
-    [("XSCHED_LAUNCHER_THREADS", "2")],
-    {
-        for (flags, helped) in [(SUBMITTER, false), (0, true)] {
-            let xqs = [(); 4].map(|()| {
-                let xq = create(host_hwq(), 1, flags).expect("an XQueue");
-                ok(XQueueSetLaunchConfig(xq, 4_096, 8));
-                xq
-            });
-            until("a launch that was as wanted", || {
-                for xq in [xqs; 200].as_flattened() {
-                    ok(XQueueSubmit(*xq, callback(notes_who_helps, std::ptr::null_mut())));
-                }
-                xqs.iter().for_each(|xq| ok(XQueueWaitAll(*xq)));
-                !helped || HELPED.load(Ordering::Relaxed) > 0
-            });
-            assert_eq!(HELPED.load(Ordering::Relaxed) > 0, helped);
-            xqs.iter().for_each(|xq| ok(XQueueDestroy(*xq)));
-        }
-    }
-);
 
 alone!(a_launcher_thread_launches_what_is_submitted, {
     for (flags, elsewhere) in [(0, false), (LAUNCHER, true)] {

@@ -2,7 +2,7 @@
 
 use std::ffi::{OsStr, c_void};
 use std::os::unix::ffi::OsStrExt;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::common::*;
@@ -229,11 +229,13 @@ alone!(no_automatic_queue_is_made_unless_the_environment_says_so, {
     xsched_private_interposed();
 });
 
-/// Whether something tells the streams apart.
-fn are_apart() -> bool {
-    // SAFETY: it is such a number for ever.
-    unsafe { xsched_private_apart().cast::<AtomicU32>().as_ref() }
-        .is_some_and(|apart| apart.load(Ordering::Acquire) != 0)
+/// Whether scheduling is required.
+fn is_contended() -> bool {
+    // SAFETY: it is the address of a word's for ever, which other threads change atomically.
+    let word = unsafe { AtomicPtr::from_ptr(xsched_private_contention().cast_mut()) };
+    // SAFETY: it is such a word.
+    unsafe { word.load(Ordering::Acquire).as_ref() }
+        .is_some_and(|word| word.load(Ordering::Acquire) != 0)
 }
 
 fn automatic(hwq: HwQueueHandle) -> XQueueHandle {
@@ -254,9 +256,9 @@ alone!(a_stream_of_another_priority_tells_streams_apart, [("XSCHED_AUTO_XQUEUE",
     static CALLS: AtomicU64 = AtomicU64::new(0);
     stream_of_priority(3);
     stream_of_priority(3);
-    assert!(!are_apart());
+    assert!(!is_contended());
     let last = stream_of_priority(-256);
-    assert!(are_apart());
+    assert!(is_contended());
     // It has its priority, with which nothing runs.
     ok(XHintSetScheduler(LOCAL, HPF));
     let launched = std::thread::spawn(move || launch_counted(last, &CALLS));
@@ -295,7 +297,7 @@ alone!(
     {
         automatic(host_hwq());
         automatic(host_hwq());
-        assert!(!are_apart());
+        assert!(!is_contended());
     }
 );
 
@@ -304,18 +306,18 @@ alone!(
     [("XSCHED_AUTO_XQUEUE", "ON"), ("XSCHED_AUTO_XQUEUE_UNIT", "streams")],
     {
         assert_eq!(xsched_private_interposed(), 1);
-        assert!(are_apart());
+        assert!(is_contended());
     }
 );
 
 alone!(a_scheduler_of_the_program_tells_streams_apart, {
     ok(XHintSetScheduler(LOCAL, HPF));
-    assert!(are_apart());
+    assert!(is_contended());
 });
 
 alone!(an_xqueue_of_the_program_tells_streams_apart, {
     host_queue(1);
-    assert!(are_apart());
+    assert!(is_contended());
 });
 
 alone!(what_was_launched_past_an_xqueue_is_waited_for, [("XSCHED_AUTO_XQUEUE", "ON")], {
@@ -335,7 +337,7 @@ alone!(what_was_launched_past_an_xqueue_is_waited_for, [("XSCHED_AUTO_XQUEUE", "
     let mut xq = 0;
     // SAFETY: it may be written to.
     ok(unsafe { XQueueGet(&raw mut xq, hwq) });
-    assert!(are_apart());
+    assert!(is_contended());
     assert_eq!(xq, xqs[0]);
     // Each of them, though the first has told them apart.
     ok(XQueueSuspend(xqs[0], SYNC));

@@ -2,7 +2,7 @@
 
 use std::env;
 
-use xsched_lab::html::{Cell, Page, escape};
+use xsched_console::html::{Cell, Page, escape};
 use xsched_sim::report::Comparison;
 use xsched_sim::scenario::{ReadFile, Scenario};
 

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
-use xsched_node::{NodeError, Outsider, Status};
+use xsched_node::{NodeError, Outsider, SocketPath, Status};
 
 use super::problem::Problem;
 use crate::node;
@@ -11,8 +11,10 @@ use crate::node;
 /// The scheduler of the node.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Daemon {
-    /// Where programs look for it.
+    /// The first path at which programs find something, or else the last.
     pub(super) socket: PathBuf,
+    /// All paths at which they look for it.
+    pub(super) sockets: String,
     /// Its policy; `None` if it does not answer.
     pub(super) policy: Option<String>,
     /// Why it does not answer, if its socket is there.
@@ -29,9 +31,9 @@ pub(super) struct Daemon {
 
 impl Daemon {
     /// Asks it.
-    pub(super) fn here(socket: PathBuf) -> Self {
-        let answer = node::status(&socket);
-        Self::from_answer(socket, answer)
+    pub(super) fn here(at: &SocketPath) -> Self {
+        let answer = node::status(at);
+        Self { sockets: at.to_string(), ..Self::from_answer(at.found(), answer) }
     }
 
     fn from_answer(socket: PathBuf, answer: Result<Status, NodeError>) -> Self {
@@ -43,6 +45,7 @@ impl Daemon {
         let is_gone = status.schema == 0;
         let more = status.clients.iter().filter(|client| client.is_understated);
         Self {
+            sockets: display(&socket),
             socket,
             policy: (!is_gone).then_some(status.policy),
             why,

@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use super::elf::Elf;
 use super::problem::Problem;
-use crate::variables::{VARIABLES, Variable};
+use crate::variables::{DROPPED, VARIABLES, Variable};
 
 const PRELOAD: &str = "LD_PRELOAD";
 /// The loader preloads for all programs what this file names.
@@ -32,8 +32,15 @@ const OTHERS: [&str; 12] = [
     "ROCR_VISIBLE_DEVICES",
     "GPU_MAX_HW_QUEUES",
 ];
-/// Beginnings of names that only tests and models of this project read.
-const OF_TESTS: [&str; 3] = ["XSCHED_EMULATED_", "XSCHED_MUTANT", "XSCHED_LOOM"];
+/// Beginnings of names that only experiments, tests and models of this project read.
+const OF_TESTS: [&str; 6] = [
+    "XSCHED_EMULATED_",
+    "XSCHED_HIP_KERNELS",
+    "XSCHED_HIP_WORK_KERNELS",
+    "XSCHED_SEED",
+    "XSCHED_MUTANT",
+    "XSCHED_LOOM",
+];
 /// What a library exports that stands in front of CUDA's driver or HIP's runtime.
 const INTERPOSED: [&str; 4] =
     ["cuLaunchKernel", "cuGetProcAddress_v2", "hipLaunchKernel", "cuInit"];
@@ -107,6 +114,9 @@ fn variable(name: &str, value: &str) -> Option<Problem> {
     if !ours || OF_TESTS.iter().any(|of| name.starts_with(of)) {
         return None;
     }
+    if let Some((_, why)) = DROPPED.iter().find(|(dropped, _)| *dropped == name) {
+        return Some(Problem::new(format!("{name} changes nothing: {why}"), "unset it"));
+    }
     let Some(known) = VARIABLES.iter().find(|known| known.name == name) else {
         return Some(unknown(name));
     };
@@ -123,7 +133,7 @@ fn batch(variables: &BTreeMap<String, String>) -> Option<Problem> {
         |name, default| variables.get(name).map_or(Some(default), |text| text.parse().ok());
     let batch: u64 = number("XSCHED_AUTO_XQUEUE_BATCH_SIZE", 0)?;
     let has_gates = (2..=3).contains(&number("XSCHED_AUTO_XQUEUE_LEVEL", 1)?);
-    let threshold = number("XSCHED_AUTO_XQUEUE_THRESHOLD", if has_gates { 512 } else { 16 })?;
+    let threshold = number("XSCHED_AUTO_XQUEUE_THRESHOLD", if has_gates { 65_536 } else { 16 })?;
     (batch > threshold).then(|| {
         Problem::new(
             format!("XSCHED_AUTO_XQUEUE_BATCH_SIZE is `{batch}` and is ignored"),
@@ -177,8 +187,8 @@ fn look(place: &str, name: &str, own: Option<&Path>, problems: &mut Vec<Problem>
     } else if interposes || replaces_dlsym {
         let does = if interposes { "stands in front of the driver too" } else { "replaces dlsym" };
         problems.push(Problem::new(
-            format!("{name}, which {place} names, {does}; launches may go past, or twice"),
-            "remove it from there, or try the program (`xsched doctor -- PROGRAM`)",
+            format!("{name}, which {place} names, {does}; launches may go past"),
+            "try whether they are scheduled (`xsched doctor -- PROGRAM`), or remove it from there",
         ));
     }
     Preloaded { name: name.to_owned(), interposes, replaces_dlsym }
@@ -205,6 +215,7 @@ mod tests {
                 ("XSCHED_STRICT", ""),
                 ("XSCHED_CUDA_DRIVER", "/nowhere/libcuda.so.1"),
                 ("XSCHED_OF_ANOTHER_PROGRAM", "1"),
+                ("XSCHED_SCHEDULER_SUSPEND_WAIT_ALL", "ON"),
                 ("HOME", "/"),
             ],
             "",
@@ -222,6 +233,8 @@ mod tests {
                 "nothing reads XSCHED_OF_ANOTHER_PROGRAM; unset it \
                  (docs/src/reference/environment.md has the list)",
                 "nothing reads XSCHED_POLICIY; it may be meant to be XSCHED_POLICY",
+                "XSCHED_SCHEDULER_SUSPEND_WAIT_ALL changes nothing: holds of the scheduler never \
+                 wait; unset it",
                 "XSCHED_AUTO_XQUEUE_BATCH_SIZE is `17` and is ignored; correct or unset it: it can \
                  be 1 to the threshold, 16",
             ]

@@ -20,6 +20,27 @@ const PRIVATE: &str = "xsched_private_";
 const LIBRARY: &str = "libpreempt.so";
 const REBUILD: &str = "build or install all of it anew, from one version";
 
+/// Meanings of the classes, in front of the lists.
+const CLASSES: &str = "\
+launch: work of a stream, in the stream's XQueue, on the calling thread and in program order
+ordered: forwarded, in order with the stream's launches
+waits: may wait for the device, so it is made with all gates open unless it waits for one stream or event
+lifetime: begins, ends or changes a stream, context, event, executable graph or capture
+forwarded: none of these
+
+Launches are scheduled if XSCHED_AUTO_XQUEUE is ON, as under `xsched run`. Braces hold endings of names:
+_ptds, _ptsz and _spt mean the per-thread default stream. A number in parentheses is the first version
+that has a function. A listed function that the installed library lacks answers CUDA_ERROR_NOT_FOUND or
+hipErrorNotSupported. A function that is not listed goes to the library unscheduled.
+";
+
+/// Text that says what happens to each function of the vendors' libraries.
+pub(super) fn reference() -> String {
+    let list = |functions: Functions| functions.list.markdown();
+    let (cuda, hip) = (list(Functions::cuda()), list(Functions::hip()));
+    format!("{CLASSES}\n# CUDA's driver\n{cuda}\n# HIP's runtime\n{hip}")
+}
+
 /// A vendor's list of functions, and how its functions are known among all that a library exports.
 #[derive(Debug)]
 pub(super) struct Functions {
@@ -157,6 +178,11 @@ mod tests {
         for functions in [Functions::cuda(), Functions::hip()] {
             assert!(functions.list.functions.len() > 400);
         }
+        let text = reference();
+        for class in ["launch", "ordered", "waits", "lifetime", "forwarded"] {
+            assert!(text.contains(&format!("\n## {class}\n")), "{class}");
+        }
+        assert!(text.contains("`cuLaunchKernel{") && text.contains("`hipLaunchKernel"));
     }
 
     #[test]

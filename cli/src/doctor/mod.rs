@@ -20,11 +20,11 @@ use std::ffi::OsString;
 use std::path::Path;
 
 use serde::Serialize;
-use xsched_lab::console::output::{Output, Outputs, Places};
-use xsched_lab::machine::Machine;
+use xsched_console::machine::Machine;
+use xsched_console::output::{Output, Outputs, Places};
+use xsched_console::program::EXIT_OK;
 use xsched_launch::LaunchError;
 
-use crate::EXIT_OK;
 use crate::args::DoctorArgs;
 use crate::error::CliError;
 use daemon::Daemon;
@@ -82,6 +82,10 @@ pub(crate) fn execute(args: &DoctorArgs) -> Result<u8, CliError> {
         probe::answer()?;
         return Ok(EXIT_OK);
     }
+    if args.functions {
+        Outputs::prepare(Places::default())?.tables().print(&interposer::reference())?;
+        return Ok(EXIT_OK);
+    }
     let outputs = Outputs::prepare(Places { json: args.json.as_deref(), ..Places::default() })?;
     let place = Place::find();
     let mut report = Report::here(&place);
@@ -109,7 +113,7 @@ impl Report {
         let vendors = vec![vendor::cuda(&probe, place, root), vendor::hip(&probe, place, root)];
         let (nodes, node_problems) = nodes::find(root);
         let mps = Mps::here(root);
-        let daemon = Daemon::here(xsched_node::socket_path());
+        let daemon = Daemon::here(&xsched_node::SocketPath::from_env());
         let own = place.as_ref().ok().and_then(|place| place.files().first());
         Self {
             schema: SCHEMA,

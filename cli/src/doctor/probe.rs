@@ -16,13 +16,13 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tempfile::TempDir;
+use xsched_console::output::Stream;
 use xsched_hal_hip::HipLibrary;
-use xsched_lab::console::output::Stream;
-use xsched_lab::device::list::{Entry, gpus};
 
 use super::nvml::{self, Gpu};
 use super::place::Place;
 use super::problem::Problem;
+use crate::devices::{Entry, gpus};
 use crate::error::CliError;
 
 /// A driver may take so long to start and to try a device's gates.

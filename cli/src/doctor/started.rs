@@ -281,7 +281,12 @@ fn advice(reason: &str) -> Option<&'static str> {
     Some(match reason {
         "while a stream was being captured" | "within another launch" => return None,
         "XSCHED_AUTO_XQUEUE is not ON" => "have the program leave that variable alone",
-        "in the child of a fork" => "have the child start a program (exec) before it launches",
+        "in the child of a fork, after the driver was initialised" => {
+            "fork before the driver is initialised, or have the child start a program (exec)"
+        }
+        "beside a capture, before their stream had an XQueue" => {
+            "launch into each stream once before the first capture"
+        }
         "their stream is not known" => "launch into streams of the program's own, one by one",
         _ => "see what the program's standard error says of it, beginning with `xsched:`",
     })
@@ -326,7 +331,8 @@ mod tests {
             r#"{"pid": 7, "driver": "/d", "launches": {"cuLaunchKernel": 5, "cuMemcpyAsync": 1},
                 "scheduled": {"cuLaunchKernel": 4}, "alone": {"cuLaunchKernel": 3},
                 "streams": [{"level": 2, "why": "a ring", "streams": 3}], "later": 2,
-                "past": {"in the child of a fork": 2}, "handed_out_past": {"cuNew": 1}}"#,
+                "past": {"in the child of a fork, after the driver was initialised": 2},
+                "handed_out_past": {"cuNew": 1}}"#,
         );
         let other = counts_of(
             r#"{"pid": 8, "driver": null, "launches": {"cuLaunchKernel_ptsz": 2}, "scheduled": {},

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::path::Path;
 
-use xsched_lab::console::table::table;
+use xsched_console::table::table;
 use xsched_shim_table::Class;
 
 use super::Report;
@@ -88,7 +88,7 @@ pub(super) fn machine(report: &Report) -> String {
 
 fn daemon(daemon: &Daemon, problems: &[Problem]) -> String {
     let mut section = Section::new("xschedd");
-    section.line("socket", &daemon.socket.display().to_string());
+    section.line("socket", &daemon.sockets);
     match &daemon.policy {
         Some(policy) => {
             let (processes, past) = (daemon.processes, daemon.not_scheduled.len());

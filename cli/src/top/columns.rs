@@ -13,6 +13,7 @@ const BAR: usize = 10;
 /// A column of processes.
 pub(super) struct Column {
     pub(super) title: &'static str,
+    pub(super) meaning: &'static str,
     pub(super) width: u16,
     pub(super) is_right: bool,
     /// The larger, the sooner it is left out of a narrow terminal.
@@ -22,30 +23,58 @@ pub(super) struct Column {
 
 const fn column(
     title: &'static str,
+    meaning: &'static str,
     width: u16,
     is_right: bool,
     rank: u8,
     cell: fn(&State, &ClientStatus) -> String,
 ) -> Column {
-    Column { title, width, is_right, rank, cell }
+    Column { title, meaning, width, is_right, rank, cell }
 }
 
 /// All of them, as a wide terminal shows them.
-const COLUMNS: [Column; 14] = [
-    column("PID", 7, true, 0, |_, c| c.pid.to_string()),
-    column("USER", 8, false, 5, |state, c| state.user(c.uid)),
-    column("PROGRAM", 16, false, 1, |_, c| plain(&c.name)),
-    column("GPU", 10, false, 3, |_, c| plain(&c.device)),
-    column("STATE", 7, false, 0, |_, c| c.state.clone()),
-    column("SINCE", 9, true, 6, |_, c| ms(c.since_ms)),
-    column("HELD BY", 11, false, 7, State::held_by),
-    column("PRIO", 4, true, 4, |_, c| c.priority.to_string()),
-    column("SHARE GOT/WANTED", 22, false, 2, |_, c| share(c)),
-    column("GPU TIME", 9, true, 8, |_, c| ms(c.device_ms)),
-    column("HOLDS", 7, true, 9, |_, c| c.holds.to_string()),
-    column("WAITED", 9, true, 10, |_, c| ms(c.waited_ms)),
-    column("PAST", 5, true, 11, |_, c| c.past.map_or_else(|| "-".to_owned(), short)),
-    column("DRIVER", 7, false, 12, |_, c| driver(c)),
+pub(super) const COLUMNS: [Column; 14] = [
+    column("PID", "number of the process; 0 if the daemon cannot see it", 7, true, 0, |_, c| {
+        c.pid.to_string()
+    }),
+    column("USER", "its user", 8, false, 5, |state, c| state.user(c.uid)),
+    column("PROGRAM", "what it calls itself", 16, false, 1, |_, c| plain(&c.name)),
+    column("GPU", "its GPU; a process has a row for each", 10, false, 3, |_, c| plain(&c.device)),
+    column(
+        "STATE",
+        "alone on its GPU and not scheduled, idle, running, or held",
+        7,
+        false,
+        0,
+        |_, c| c.state.clone(),
+    ),
+    column("SINCE", "for how long that has been so", 9, true, 6, |_, c| ms(c.since_ms)),
+    column("HELD BY", "what runs instead, or `hand` for a user", 11, false, 7, State::held_by),
+    column("PRIO", "its priority, -255 to 255; the higher comes first", 4, true, 4, |_, c| {
+        c.priority.to_string()
+    }),
+    column(
+        "SHARE GOT/WANTED",
+        "part of the last second that it had the GPU, and that it asks for",
+        22,
+        false,
+        2,
+        |_, c| share(c),
+    ),
+    column("GPU TIME", "device time that it has used", 9, true, 8, |_, c| ms(c.device_ms)),
+    column("HOLDS", "how often it was held", 7, true, 9, |_, c| c.holds.to_string()),
+    column("WAITED", "for how long it had work and was held", 9, true, 10, |_, c| ms(c.waited_ms)),
+    column("PAST", "launches that went past the scheduler", 5, true, 11, |_, c| {
+        c.past.map_or_else(|| "-".to_owned(), short)
+    }),
+    column(
+        "DRIVER",
+        "use by the driver: ! is clearly more than reported, v a lower class for that",
+        7,
+        false,
+        12,
+        |_, c| driver(c),
+    ),
 ];
 
 /// The columns for which there is room.

@@ -5,9 +5,10 @@ use std::time::{Duration, SystemTime};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::{Color, Modifier, Style};
+use ratatui::text::Span;
 use xsched_node::{ClientStatus, GpuStatus, Outsider};
 
-use super::columns::{Column, columns, plain};
+use super::columns::{COLUMNS, Column, columns, plain};
 use super::state::{Mode, State, clock, span};
 
 /// Lines above the lists: what is in charge, and two headers.
@@ -28,10 +29,22 @@ pub(super) fn draw(state: &mut State, area: Rect, buffer: &mut Buffer, now: Syst
         return;
     }
     let above = Rect { height: (area.height - 1).max(1), ..area };
-    draw_lists(state, above, buffer, now);
+    if state.mode == Mode::Help {
+        draw_help(above, buffer);
+    } else {
+        draw_lists(state, above, buffer, now);
+    }
     if area.height > 1 {
         let mut page = Page { area, buffer, y: area.bottom() - 1 };
         page.line(&foot(state), dim());
+    }
+}
+
+/// Draws what columns mean.
+fn draw_help(area: Rect, buffer: &mut Buffer) {
+    let mut page = Page { area, buffer, y: area.y };
+    for Column { title, meaning, .. } in &COLUMNS {
+        page.line(&format!("{title:<17} {meaning}"), Style::new());
     }
 }
 
@@ -132,9 +145,9 @@ fn gpu_line(gpu: &GpuStatus) -> String {
         runs.push(format!("{} more", gpu.running_others));
     }
     let runs = if runs.is_empty() { "-".to_owned() } else { runs.join(" ") };
-    let name: String = plain(&gpu.name).chars().take(14).collect();
+    let name = cut(&plain(&gpu.name), 14);
     let counts = format!("{}/{}", gpu.waiting, gpu.clients);
-    format!("{:<12} {counts:<9} {name:<14} {runs}", plain(&gpu.device))
+    format!("{:<12} {counts:<9} {name} {runs}", plain(&gpu.device))
 }
 
 fn process_list(state: &mut State, page: &mut Page<'_>, rows: u16) {
@@ -156,14 +169,25 @@ fn process_list(state: &mut State, page: &mut Page<'_>, rows: u16) {
     }
 }
 
+/// The beginning of a text that fits into this number of cells, and spaces for the rest.
+fn cut(text: &str, cells: usize) -> String {
+    let (mut cut, mut left) = (String::new(), cells);
+    for c in text.chars() {
+        let width = Span::raw(c.to_string()).width();
+        let Some(rest) = left.checked_sub(width) else { break };
+        cut.push(c);
+        left = rest;
+    }
+    cut + &" ".repeat(left)
+}
+
 /// Writes the cells of a row, each cut to its column.
 fn cells(page: &mut Page<'_>, columns: &[&Column], texts: &[String], style: Style) {
     let mut x = 0;
     for (column, text) in columns.iter().zip(texts) {
         let width = usize::from(column.width);
-        let cut: String = text.chars().take(width).collect();
-        let cell = if column.is_right { format!("{cut:>width$}") } else { cut };
-        page.put(x, &cell, style);
+        let cell = if column.is_right { format!("{text:>width$}") } else { text.clone() };
+        page.put(x, &cut(&cell, width), style);
         x += column.width + 1;
     }
 }
@@ -194,6 +218,7 @@ fn outsider(state: &State, outsider: &Outsider) -> String {
 fn foot(state: &State) -> String {
     match &state.mode {
         Mode::Filter => format!("filter: {}_", state.filter),
+        Mode::Help => "what the columns mean; any key ends this".to_owned(),
         Mode::Priority { pid, text } => format!("priority of {pid}, -255 to 255: {text}_"),
         Mode::Confirm { words, .. } => format!("{words}? y or n"),
         Mode::Normal if state.note.is_empty() => KEYS.to_owned(),

@@ -22,6 +22,8 @@ pub(super) fn take(state: &mut State, key: KeyEvent) -> Option<Command> {
     }
     match std::mem::replace(&mut state.mode, Mode::Normal) {
         Mode::Normal => normal(state, key.code),
+        // Any key ends it.
+        Mode::Help => None,
         Mode::Filter => {
             filter(state, key.code);
             None
@@ -53,6 +55,7 @@ fn normal(state: &mut State, code: KeyCode) -> Option<Command> {
         KeyCode::Char('s') => state.sort = state.sort.next(),
         KeyCode::Char('r') => state.is_reversed = !state.is_reversed,
         KeyCode::Char('/') => state.mode = Mode::Filter,
+        KeyCode::Char('?') => state.mode = Mode::Help,
         KeyCode::Esc => state.filter.clear(),
         KeyCode::Char('h') => confirm(state, |pid| Request::Hold { pid }),
         KeyCode::Char('u') => confirm(state, |pid| Request::Release { pid }),

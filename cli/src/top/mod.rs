@@ -8,7 +8,7 @@ mod state;
 #[cfg(test)]
 mod tests;
 
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, IsTerminal};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime};
@@ -18,9 +18,11 @@ use ratatui::buffer::Buffer;
 use ratatui::crossterm::event::{self, Event, KeyEventKind};
 use ratatui::crossterm::terminal;
 use ratatui::layout::Rect;
+use ratatui::text::Span;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-use xsched_lab::console::Ending;
-use xsched_node::{Request, socket_path};
+use xsched_console::Ending;
+use xsched_console::output::Stream;
+use xsched_node::{Request, SocketPath};
 
 use crate::args::TopArgs;
 use crate::error::CliError;
@@ -47,7 +49,7 @@ pub(crate) fn execute(args: &TopArgs) -> Result<Ending, CliError> {
     for signal in [SIGTERM, SIGHUP, SIGINT] {
         signal_hook::flag::register(signal, Arc::clone(&left)).map_err(failed)?;
     }
-    let source = Source::start(socket_path(), args.interval).map_err(failed)?;
+    let source = Source::start(SocketPath::from_env(), args.interval).map_err(failed)?;
     // A panic restores the terminal too: this sets a hook for that.
     let mut terminal = ratatui::try_init().map_err(failed)?;
     let restored = Restored;
@@ -67,16 +69,15 @@ impl Drop for Restored {
 
 /// One frame as text.
 fn once() -> Result<Ending, CliError> {
-    let path = socket_path();
-    let update = source::ask_once(&path, &Request::Status)
-        .map_err(|source| CliError::Node { path, source })?;
+    let at = SocketPath::from_env();
+    let update =
+        source::ask_once(&at, &Request::Status).map_err(|source| CliError::Node { at, source })?;
     let mut state = State::new(false);
     state.take(update, SystemTime::now());
     let width = terminal::size().ok().filter(|_| io::stdout().is_terminal());
     let named = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
     let width = width.map(|(width, _)| width).or(named).unwrap_or(WIDTH).clamp(20, 1_000);
-    // A reader that has seen enough is no error.
-    let _ = io::stdout().write_all(frame(&mut state, width).as_bytes());
+    Stream::Stdout.insist(&frame(&mut state, width))?;
     Ok(Ending::Fine)
 }
 
@@ -92,7 +93,12 @@ fn frame(state: &mut State, width: u16) -> String {
 fn text(buffer: &Buffer) -> String {
     let width = usize::from(buffer.area.width.max(1));
     let line = |cells: &[ratatui::buffer::Cell]| {
-        let text: String = cells.iter().map(ratatui::buffer::Cell::symbol).collect();
+        // A character of two cells has an empty one behind it.
+        let (mut text, mut at) = (String::new(), 0);
+        while let Some(cell) = cells.get(at) {
+            text += cell.symbol();
+            at += Span::raw(cell.symbol()).width().max(1);
+        }
         text.trim_end().to_owned() + "\n"
     };
     buffer.content.chunks(width).map(line).collect()

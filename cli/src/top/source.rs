@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use nix::unistd::{Uid, User};
-use xsched_node::{Answer, NodeError, Request, Status, Wire};
+use xsched_node::{Answer, NodeError, Request, SocketPath, Status, Wire};
+
+use crate::node::plain;
 
 /// For how long an answer is waited for.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -36,14 +37,14 @@ pub(super) struct Source {
 }
 
 impl Source {
-    /// Starts to ask the daemon at a path, so often.
+    /// Starts to ask the daemon at one of these paths, with this pause after each answer.
     ///
     /// # Errors
     /// If there is no thread.
-    pub(super) fn start(path: PathBuf, interval: Duration) -> io::Result<Self> {
+    pub(super) fn start(at: SocketPath, interval: Duration) -> io::Result<Self> {
         let (requests, asked) = sync_channel(WAITING_MAX);
         let (send, updates) = sync_channel(WAITING_MAX);
-        let asker = Asker { path, wire: None, users: BTreeMap::new() };
+        let asker = Asker { at, wire: None, users: BTreeMap::new() };
         thread::Builder::new()
             .name("ask".to_owned())
             .spawn(move || asker.run(&asked, &send, interval))?;
@@ -63,12 +64,12 @@ impl Source {
 }
 
 /// Asks once.
-pub(super) fn ask_once(path: &Path, request: &Request) -> Result<Update, NodeError> {
-    Asker { path: path.to_owned(), wire: None, users: BTreeMap::new() }.ask(request)
+pub(super) fn ask_once(at: &SocketPath, request: &Request) -> Result<Update, NodeError> {
+    Asker { at: at.clone(), wire: None, users: BTreeMap::new() }.ask(request)
 }
 
 struct Asker {
-    path: PathBuf,
+    at: SocketPath,
     wire: Option<Wire>,
     users: BTreeMap<u32, String>,
 }
@@ -83,8 +84,8 @@ impl Asker {
                 Err(RecvTimeoutError::Disconnected) => return,
             };
             let update = self.ask(&request).unwrap_or_else(|error| match error {
-                NodeError::Refused(why) => Update::Refused(why),
-                other => Update::Gone(other.to_string()),
+                NodeError::Refused(why) => Update::Refused(plain(&why)),
+                other => Update::Gone(plain(&format!("at {}: {other}", self.at))),
             });
             if let Err(TrySendError::Disconnected(_)) = send.try_send(update) {
                 return;
@@ -98,7 +99,7 @@ impl Asker {
     fn ask(&mut self, request: &Request) -> Result<Update, NodeError> {
         let wire = match self.wire.take() {
             Some(wire) => wire,
-            None => Wire::connect(&self.path, PATIENCE)?,
+            None => self.at.connect(PATIENCE)?,
         };
         let answer = match request {
             Request::Status => wire.status().map(Answer::Status),

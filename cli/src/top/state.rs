@@ -61,6 +61,8 @@ impl Sort {
 pub(super) enum Mode {
     /// Commands.
     Normal,
+    /// The meanings of columns are shown.
+    Help,
     /// The filter is typed.
     Filter,
     /// The priority of this process is typed.
@@ -124,12 +126,27 @@ impl State {
                     self.note = format!("the daemon was started anew before {}", clock(now));
                 }
                 (self.status, self.users) = (Some(*status), users);
+                self.end_dialog_of_ended();
             }
             Update::Gone(why) => {
                 self.gap.get_or_insert(Gap { since: now, why: String::new() }).why = why;
             }
             Update::Done(request) => self.note = format!("done: {}", words(&request)),
             Update::Refused(why) => self.note = format!("refused: {why}"),
+        }
+    }
+
+    /// Ends what is asked about a process that has ended.
+    fn end_dialog_of_ended(&mut self) {
+        let pid = match &self.mode {
+            Mode::Priority { pid, .. } => Some(*pid),
+            Mode::Confirm { request, .. } => pid_of(request),
+            Mode::Normal | Mode::Help | Mode::Filter => None,
+        };
+        let clients = || self.status.iter().flat_map(|status| &status.clients);
+        if let Some(pid) = pid.filter(|pid| clients().all(|client| client.pid != *pid)) {
+            self.mode = Mode::Normal;
+            self.note = format!("process {pid} has ended");
         }
     }
 
@@ -217,6 +234,14 @@ impl State {
             (None, 0) => String::new(),
             (None, others) => format!("{others} of others"),
         }
+    }
+}
+
+/// The process that a request is about.
+const fn pid_of(request: &Request) -> Option<i32> {
+    match request {
+        Request::Hold { pid } | Request::Release { pid } | Request::Set { pid, .. } => Some(*pid),
+        _ => None,
     }
 }
 

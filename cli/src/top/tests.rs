@@ -215,6 +215,49 @@ fn what_changes_a_process_is_asked_for_first() {
 }
 
 #[test]
+fn what_is_asked_of_a_process_ends_with_it() {
+    for keys in ["h", "p12", "p12\n"] {
+        let mut state = state();
+        press(&mut state, ">");
+        press(&mut state, keys);
+        let others = || status().clients.into_iter().filter(|client| client.pid != 202).collect();
+        // Another one goes.
+        let mut less = status();
+        less.clients.retain(|client| client.pid != 404);
+        state.take(update(less), at(1));
+        assert_ne!(state.mode, Mode::Normal, "{keys}");
+        state.take(update(Status { clients: others(), ..status() }), at(2));
+        assert_eq!((&state.mode, &*state.note), (&Mode::Normal, "process 202 has ended"), "{keys}");
+        assert_eq!(press(&mut state, "y"), None, "{keys}");
+    }
+}
+
+#[test]
+fn a_question_mark_says_what_the_columns_mean() {
+    let mut state = state();
+    press(&mut state, "?");
+    let shown = frame(&mut state, 100, 20);
+    assert!(shown.contains("HELD BY           what runs instead"), "{shown}");
+    assert_eq!(press(&mut state, "q"), None, "any key ends it");
+    assert!(frame(&mut state, 100, 20).contains("train.py"));
+}
+
+#[test]
+fn wide_characters_leave_columns_where_they_are() {
+    let mut wide = status();
+    wide.clients[0].name = "日本語の推論サーバ.py".to_owned();
+    wide.gpus[0].name = "日本語".to_owned();
+    let mut state = State::new(false);
+    state.take(update(wide), at(0));
+    let shown = super::frame(&mut state, 150);
+    let line = |start: &str| {
+        shown.lines().find(|line| line.trim_start().starts_with(start)).expect("a line").to_owned()
+    };
+    assert!(line("101 ").contains(" 日本語の推論サー 0000:1b:00 running "), "{shown}");
+    assert!(line("0000:1b").ends_with("日本語         101"), "{shown}");
+}
+
+#[test]
 fn a_process_that_the_daemon_cannot_name_is_not_changed() {
     let mut state = State::new(false);
     let unnamed = Status { clients: vec![client(0, "inside", "held")], ..Status::default() };

@@ -4,7 +4,7 @@ use core::borrow::Borrow;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use core::task::Waker;
 
-use super::{ErrorType, Forecast, Retire, StepDone, Steps, Submit};
+use super::{ErrorType, Forecast, Kept, Retire, StepDone, Steps, Submit};
 use crate::fault::Fault;
 use crate::id::CmdId;
 use crate::level::{Level, Step};
@@ -190,18 +190,36 @@ impl<H: Submit, C: Borrow<Contract>> Submit for Checked<H, C> {
         self.inner.fence(upto)
     }
 
+    fn seal(&mut self, upto: CmdId) -> Result<bool, H::Error> {
+        self.inner.seal(upto)
+    }
+
     fn room(&self) -> Option<u32> {
         self.inner.room()
+    }
+
+    fn set_crowded(&mut self, is_crowded: bool) {
+        self.inner.set_crowded(is_crowded);
+    }
+
+    fn is_held(&self) -> bool {
+        self.inner.is_held()
     }
 }
 
 impl<H: Retire, C: Borrow<Contract>> Retire for Checked<H, C> {
+    const RUNS_ON_THREADS: bool = H::RUNS_ON_THREADS;
+
     fn poll_retired(&mut self) -> Result<Option<Retired>, H::Error> {
         let retired = self.inner.poll_retired()?;
         if let Some(retired) = &retired {
             self.contract().retire(retired.upto);
         }
         Ok(retired)
+    }
+
+    fn kept_by_caller(&self) -> Kept {
+        self.inner.kept_by_caller()
     }
 
     fn wake_on_retire(&mut self, waker: &Waker) -> bool {

@@ -3,7 +3,7 @@
 use core::fmt;
 use core::task::Waker;
 
-use super::{ErrorType, Forecast, HalError, Retire, StepDone, Steps, Submit};
+use super::{ErrorType, Forecast, HalError, Kept, Retire, StepDone, Steps, Submit};
 use crate::fault::Fault;
 use crate::id::CmdId;
 use crate::level::{Level, Step};
@@ -123,12 +123,26 @@ impl<H: Submit> Submit for Faulty<H> {
         self.inner.fence(upto).map_err(FaultyError::Inner)
     }
 
+    fn seal(&mut self, upto: CmdId) -> Result<bool, Self::Error> {
+        self.inner.seal(upto).map_err(FaultyError::Inner)
+    }
+
     fn room(&self) -> Option<u32> {
         self.inner.room()
+    }
+
+    fn set_crowded(&mut self, is_crowded: bool) {
+        self.inner.set_crowded(is_crowded);
+    }
+
+    fn is_held(&self) -> bool {
+        self.inner.is_held()
     }
 }
 
 impl<H: Retire> Retire for Faulty<H> {
+    const RUNS_ON_THREADS: bool = H::RUNS_ON_THREADS;
+
     fn poll_retired(&mut self) -> Result<Option<Retired>, Self::Error> {
         let Some(mut retired) = self.inner.poll_retired().map_err(FaultyError::Inner)? else {
             return Ok(None);
@@ -143,6 +157,10 @@ impl<H: Retire> Retire for Faulty<H> {
             retired.outcome = Outcome::Failed { from: retired.upto, fault: Fault::Execution };
         }
         Ok(Some(retired))
+    }
+
+    fn kept_by_caller(&self) -> Kept {
+        self.inner.kept_by_caller()
     }
 
     fn wake_on_retire(&mut self, waker: &Waker) -> bool {

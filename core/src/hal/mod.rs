@@ -40,13 +40,14 @@ pub use faulty::{FaultRates, Faulty, FaultyError};
 pub use noop::{NoMoreQueues, Noop, NoopHalf, NoopQueue};
 pub use traced::{Call, Sink, Traced};
 
+pub use crate::queue::{Outcome, Retired};
+
 use core::task::Waker;
 
 use crate::cost::CostModel;
 use crate::fault::Fault;
 use crate::id::{CmdId, QueueId};
 use crate::level::{Caps, Level, Step};
-use crate::queue::Retired;
 use crate::time::Duration;
 
 /// An error of a backend.
@@ -95,6 +96,30 @@ pub trait Submit: ErrorType {
         fence: bool,
     ) -> Result<(), Self::Error>;
 
+    /// Prepares the launch of a command that the caller makes by itself, on this thread, between
+    /// this and [`Submit::end_launch`]: nothing else is asked of this half in between.
+    ///
+    /// # Errors
+    /// If the device takes no command. The caller makes no launch then, and does not end it.
+    fn begin_launch(
+        &mut self,
+        cmd: CmdId,
+        payload: &Self::Payload,
+        _fence: bool,
+    ) -> Result<(), Self::Error> {
+        self.launch(cmd, payload, false)
+    }
+
+    /// Ends what [`Submit::begin_launch`] has begun, of the same command and with the same `fence`.
+    /// `launched`: the device took the command, which is to have its fence. Otherwise the command
+    /// has failed.
+    ///
+    /// # Errors
+    /// If the command counts as failed all the same.
+    fn end_launch(&mut self, cmd: CmdId, fence: bool, launched: bool) -> Result<(), Self::Error> {
+        if fence && launched { self.fence(cmd) } else { Ok(()) }
+    }
+
     /// Puts a fence behind everything launched so far; its completion means that `upto` has
     /// retired.
     ///
@@ -102,16 +127,46 @@ pub trait Submit: ErrorType {
     /// If the device did not take it.
     fn fence(&mut self, upto: CmdId) -> Result<(), Self::Error>;
 
+    /// Puts a fence behind everything launched so far, of which `upto` is the last command, and
+    /// touches the hardware queue no more until the next launch: who made that may end it then, or
+    /// have a graph captured there. False if the half cannot do that; it has done nothing then. Who
+    /// wraps a half passes it on.
+    ///
+    /// # Errors
+    /// If the device did not take the fence.
+    fn seal(&mut self, upto: CmdId) -> Result<bool, Self::Error> {
+        let _ = upto;
+        Ok(false)
+    }
+
     /// How many more commands can be launched now, by what is in flight, before a launch might
     /// block. `None` if all fit that [`Caps`] allow. It is asked after launches and after
     /// completions. Who wraps a half passes the answer on.
     fn room(&self) -> Option<u32> {
         None
     }
+
+    /// Says whether more is in flight than the queue meant to have, as nothing retires. Then what
+    /// a half puts beside commands, such as gates, takes the place of commands, and is left out
+    /// unless the queue is held. Who wraps a half passes it on.
+    fn set_crowded(&mut self, is_crowded: bool) {
+        let _ = is_crowded;
+    }
+
+    /// Whether another scheduler than that of the queue, such as that of a node, holds what is in
+    /// flight, so that it cannot be expected to retire. Who wraps a half passes the answer on.
+    fn is_held(&self) -> bool {
+        false
+    }
 }
 
 /// The half that watches completions.
 pub trait Retire: ErrorType {
+    /// True if commands run on threads of this process, so that one may call into the driver of
+    /// the queue: then that asks [`Retire::kept_by_caller`] before it waits. Who wraps a half
+    /// passes both on.
+    const RUNS_ON_THREADS: bool = false;
+
     /// The newest completion that was not reported yet, or `None`. Must not block.
     ///
     /// # Errors
@@ -128,12 +183,30 @@ pub trait Retire: ErrorType {
         false
     }
 
+    /// The end that a command which the calling thread runs keeps this queue from: a wait for that
+    /// would be a wait for itself. Must not block.
+    fn kept_by_caller(&self) -> Kept {
+        Kept::FromNothing
+    }
+
     /// When a command that was launched will probably be reported, if a fence covers it; `None` if
     /// that cannot be said. It only decides how soon the driver polls a device that cannot wake it.
     fn forecast(&mut self, cmd: CmdId) -> Option<Forecast> {
         let _ = cmd;
         None
     }
+}
+
+/// The end that a running command keeps a queue from until it has ended itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Kept {
+    /// The queue gets on beside it.
+    FromNothing,
+    /// The command is another queue's, and has what this one's commands need to start.
+    FromStarting,
+    /// The command is the queue's own.
+    FromEnding,
 }
 
 /// When a command will probably be reported.

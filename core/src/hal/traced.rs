@@ -2,7 +2,7 @@
 
 use core::task::Waker;
 
-use super::{ErrorType, Forecast, Retire, StepDone, Steps, Submit};
+use super::{ErrorType, Forecast, Kept, Retire, StepDone, Steps, Submit};
 use crate::fault::Fault;
 use crate::id::CmdId;
 use crate::level::{Level, Step};
@@ -83,18 +83,36 @@ impl<H: Submit, T: Sink> Submit for Traced<H, T> {
         result
     }
 
+    fn seal(&mut self, upto: CmdId) -> Result<bool, H::Error> {
+        self.inner.seal(upto)
+    }
+
     fn room(&self) -> Option<u32> {
         self.inner.room()
+    }
+
+    fn set_crowded(&mut self, is_crowded: bool) {
+        self.inner.set_crowded(is_crowded);
+    }
+
+    fn is_held(&self) -> bool {
+        self.inner.is_held()
     }
 }
 
 impl<H: Retire, T: Sink> Retire for Traced<H, T> {
+    const RUNS_ON_THREADS: bool = H::RUNS_ON_THREADS;
+
     fn poll_retired(&mut self) -> Result<Option<Retired>, H::Error> {
         let result = self.inner.poll_retired();
         if let Ok(Some(retired)) = result {
             self.sink.call(Call::Retired(retired));
         }
         result
+    }
+
+    fn kept_by_caller(&self) -> Kept {
+        self.inner.kept_by_caller()
     }
 
     fn wake_on_retire(&mut self, waker: &Waker) -> bool {

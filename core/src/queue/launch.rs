@@ -3,9 +3,14 @@
 use super::{Action, CommandSlot, Queue};
 use crate::fault::Fault;
 use crate::id::{CmdId, EventRef};
+use crate::scheduler::STALL;
 use crate::store::Store;
 use crate::time::Instant;
 use crate::window::WindowConfig;
+
+/// Device work after which a fence is due, however few commands that are: half of the
+/// [stall time](crate::scheduler::STALL), so that a queue of long commands is seen to go on.
+const WORK_PER_FENCE_NS: u64 = STALL.as_ns() / 2;
 
 /// Why the next command of a queue may not be launched now; see [`Queue::can_launch`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,7 +56,8 @@ impl<R: Store<CommandSlot>> Queue<R> {
         if self.cursor >= self.submitted {
             return Err(LaunchBlock::Empty);
         }
-        if self.in_flight() >= u64::from(self.window.threshold()) || self.cursor >= self.room {
+        let has_room = self.cursor < self.room || self.window.is_widened();
+        if self.in_flight() >= u64::from(self.window.threshold()) || !has_room {
             return Err(LaunchBlock::WindowFull);
         }
         self.waiting.map_or(Ok(()), |event| Err(LaunchBlock::Waiting(event)))
@@ -66,6 +72,22 @@ impl<R: Store<CommandSlot>> Queue<R> {
     /// Changes the in-flight window at once; nothing has to drain.
     pub fn set_window(&mut self, config: WindowConfig) {
         self.window.configure(config, &self.caps);
+    }
+
+    /// Doubles the window until something retires, whatever room the device has.
+    ///
+    /// For drivers in which a thread waits to launch, and which block a launch themselves when they
+    /// can take no more. What is in flight may wait for what that thread does after its launch: for
+    /// a value that it writes, or a lock that it has. So it waits no longer than
+    /// [`Window::patience`](crate::window::Window::patience) without a completion.
+    pub fn widen_window(&mut self) {
+        self.window.widen();
+    }
+
+    /// Says whether another scheduler holds what is in flight. That the window is widened does not
+    /// count meanwhile.
+    pub const fn hold_window(&mut self, is_held: bool) {
+        self.window.hold(is_held);
     }
 
     /// The command that [`Queue::poll_launch`] would launch now.
@@ -141,7 +163,9 @@ impl<R: Store<CommandSlot>> Queue<R> {
         self.pass_launch_point();
         self.last_launch = self.last_launch.max(self.cursor);
         let unseen = self.cursor.saturating_sub(self.fenced);
+        let work_ns = self.window.command_ns().saturating_mul(unseen);
         let fence = unseen >= u64::from(self.window.batch())
+            || work_ns >= WORK_PER_FENCE_NS
             // Without a fence on its way no completion would ever be seen.
             || self.fenced <= self.device_retired
             || self.requested == self.cursor

@@ -34,7 +34,7 @@ use crate::id::{CmdId, EventRef};
 #[cfg(doc)]
 use crate::level::Recovery;
 use crate::level::{Caps, Level, Step};
-use crate::message::{Order, Report};
+use crate::message::{Claim, Order, Report};
 use crate::store::Store;
 use crate::time::{Duration, Instant};
 use crate::window::{Window, WindowConfig};
@@ -248,11 +248,9 @@ impl<R: Store<CommandSlot>> Queue<R> {
     /// A ring without slots takes no commands: every submit answers [`SubmitError::Full`].
     #[must_use]
     pub fn new(ring: R, config: QueueConfig, caps: Caps) -> Self {
-        let slots = ring.as_ref().len() as u64;
-        let mask = if slots.is_power_of_two() { slots - 1 } else { 0 };
         Self {
+            mask: slot::mask(ring.as_ref().len()),
             ring,
-            mask,
             caps,
             level: config.level,
             // As if each command carried a gate: the level, and with it the gates, can change at
@@ -459,8 +457,7 @@ impl<R: Store<CommandSlot>> Queue<R> {
             epoch: self.hold.epoch,
             hold: self.hold_state(),
             suspended: self.hold.suspended.is_some(),
-            leaves_room: false,
-            host_bound: false,
+            claim: Claim::default(),
             failed_open: self.hold.failed_open,
             lost: self.lost,
             submitted: self.submitted,

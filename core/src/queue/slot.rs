@@ -80,7 +80,41 @@ impl Status {
     }
 }
 
+/// The mask that takes the place of a remainder in a ring of this size; 0 if none does.
+pub(super) const fn mask(slots: usize) -> u64 {
+    if slots.is_power_of_two() { slots as u64 - 1 } else { 0 }
+}
+
 impl<R: Store<CommandSlot>> Queue<R> {
+    /// Exchanges the ring for a larger one, which takes over what this one remembers, and gives
+    /// this one back. A ring that is not larger is given back itself. Takes one pass over the ring.
+    ///
+    /// ```
+    /// use xsched_core::level::{Caps, Level};
+    /// use xsched_core::queue::{CommandSlot, Queue, QueueConfig, SubmitError};
+    /// use xsched_core::time::Instant;
+    ///
+    /// let ring = |slots| vec![CommandSlot::default(); slots];
+    /// let caps = Caps::up_to(Level::Block, 64);
+    /// let mut queue = Queue::new(ring(1), QueueConfig::default(), caps);
+    /// queue.submit(Instant::ZERO)?;
+    /// assert_eq!(queue.submit(Instant::ZERO), Err(SubmitError::Full));
+    /// assert_eq!(queue.grow(ring(2)).len(), 1);
+    /// queue.submit(Instant::ZERO)?;
+    /// # Ok::<(), SubmitError>(())
+    /// ```
+    pub fn grow(&mut self, mut ring: R) -> R {
+        let (before, after) = (self.ring.as_ref().len(), ring.as_ref().len());
+        if after <= before {
+            return ring;
+        }
+        for n in self.submitted.saturating_sub(before as u64)..self.submitted {
+            ring.as_mut()[(n % after as u64) as usize] = *self.slot(n);
+        }
+        self.mask = mask(after);
+        core::mem::replace(&mut self.ring, ring)
+    }
+
     fn index(&self, n: u64) -> usize {
         let slots = self.ring.as_ref().len() as u64;
         let index = if self.mask != 0 { n & self.mask } else { n % slots.max(1) };

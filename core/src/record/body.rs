@@ -360,6 +360,7 @@ fn encode_policy_hint(hint: PolicyHint, to: &mut Cursor<&mut [u8]>) {
         PolicyHint::Timeslice(span) => (1, span.as_ns()),
         PolicyHint::K(k) => (2, u64::from(k)),
         PolicyHint::Ageing(age) => (3, age.map_or(ABSENT, Duration::as_ns)),
+        PolicyHint::Stall(stall) => (4, stall.map_or(ABSENT, Duration::as_ns)),
     };
     to.u64(kind);
     to.u64(value);
@@ -370,6 +371,7 @@ fn decode_policy_hint(from: &mut Cursor<&[u8]>) -> Option<PolicyHint> {
         (1, ns) => PolicyHint::Timeslice(Duration::from_ns(ns)),
         (2, k) => PolicyHint::K(u32::try_from(k).ok()?),
         (3, age) => PolicyHint::Ageing((age != ABSENT).then(|| Duration::from_ns(age))),
+        (4, stall) => PolicyHint::Stall((stall != ABSENT).then(|| Duration::from_ns(stall))),
         _ => return None,
     };
     hint.checked().ok()

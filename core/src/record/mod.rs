@@ -1,14 +1,53 @@
 //! The record format: what went into and came out of the machines, as compact bytes.
 //!
-//! A record is a [`Header`], then entries one after the other. Each entry is a kind byte, a length
-//! byte, the time in nanoseconds, the queue, and a body that depends on the kind (little-endian
-//! throughout). A reader skips entries whose kind it does not know, so a newer writer can add some
-//! without a new version; kinds below [`ADVISORY`] are inputs of the scheduler, and without one of
-//! them its orders cannot be computed again.
+//! A record is a [`Header`], then entries one after the other. Entries of one source are in order;
+//! chunks of different sources are written when they are full. A reader skips entries whose kind it
+//! does not know, so a newer writer can add some without a new version. Kinds below [`ADVISORY`]
+//! are inputs of the scheduler, and without one of them its orders cannot be computed again.
 //!
 //! [`Recorded`] is a scheduler that writes down every call that it gets and every order that it
-//! gives. Fed back into a fresh scheduler, the calls give the same orders. The layout of every kind
-//! is in `docs/src/reference/files.md`.
+//! gives. Fed back into a fresh scheduler, the calls give the same orders.
+//!
+//! # Layout
+//!
+//! Numbers are little-endian. Times are nanoseconds of the recorder's monotonic clock. A queue is
+//! its place in the table (low 32 bits) and how often that place was used before (high 32 bits).
+//! The header has 16 bytes: [`MAGIC`], [`VERSION`] (u32), zero (u32). An entry has the kind (u8),
+//! the length of the body (u8), the time (u64), the queue (u64, or zero), and the body. Numbers in
+//! a body are u64 unless the table says otherwise.
+//!
+//! | kind | body |
+//! |---|---|
+//! | 1 attach | device, process u32; hints, level choice; threshold, context in permille u32 |
+//! | 2 detach, 10 timeout, 11 rest, 14 reconsider | empty |
+//! | 3 report | see below |
+//! | 4 order | 32 bytes of [`Order::encode`](crate::message::Order::encode) |
+//! | 5 hint | hints |
+//! | 6 start | queue, device, wait slots, 1 if nothing was attached, u32; name of the policy |
+//! | 7 level | level choice |
+//! | 8 policy | name |
+//! | 9 policy hint | 1 and timeslice ns, 2 and K, or 3 and ageing ns or 2^64 − 1 |
+//! | 12 admit a wait | command, awaited queue, awaited command |
+//! | 13 cost of holds | see below |
+//! | 128 submit | command; for a wait also awaited queue and command |
+//! | 129 wait | command, 1 if only for room u8 |
+//! | 130 retired | last command, busy ns since the entry before |
+//! | 131 device | device u32, units u32 (0 if unknown), name |
+//! | 132 queue | threshold, batch, adaptive, capacity, u32 each |
+//! | 133 gap | entries lost, of the scheduler (0) or of the queue (1) u8 |
+//! | 134 end | number of entries before it |
+//!
+//! A report is 80 bytes: epoch u32, hold state u8, flags u8, 2 zero; submitted, launched, retired,
+//! failures, busy ns, ready since ns, awaited queue, awaited command.
+//!
+//! The cost of holds is the device; detect, gate close, gate, gate spacing, save fixed and context,
+//! restore fixed and context in ns; then, unless zero, the grace in ns and flags: 1 an interrupt
+//! stops the whole device, 2 those committed together are one.
+//!
+//! Hints are 40 bytes: priority + 256 u32, weight u32, share in percent or 2^32 − 1 u32, active
+//! window u16, priority of the submitting thread i16, deadline ns or 2^64 − 1 u64, laxity ns or
+//! 2^64 − 1 u64, lax priority + 256 u32, critical priority + 256 u32. A level choice is 4 bytes:
+//! level u8, 1 for "up to" u8, 2 zero. A name is 40 bytes of UTF-8, padded with zeros.
 
 mod body;
 mod name;
@@ -91,6 +130,7 @@ pub struct Entry {
 
 /// Why bytes are not a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum RecordError {
     /// The magic bytes are missing.
     NotARecord,

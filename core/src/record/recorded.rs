@@ -59,14 +59,14 @@ pub struct Recorded<P, S, T> {
     /// A queue was attached, so that a record which starts now lacks what came of it.
     used: bool,
     /// What the policy in charge was hinted, one of each kind.
-    hints: [Option<PolicyHint>; 3],
+    hints: [Option<PolicyHint>; 4],
 }
 
 impl<P: Policy, S: Storage, T: Tape> Recorded<P, S, T> {
     /// Wraps a new scheduler, without a tape.
     #[must_use]
     pub const fn new(scheduler: Scheduler<P, S>) -> Self {
-        Self { scheduler, tape: None, used: false, hints: [None; 3] }
+        Self { scheduler, tape: None, used: false, hints: [None; 4] }
     }
 
     /// Starts a record, and returns the tape of the one that was going on.
@@ -249,6 +249,7 @@ impl<P: Policy, S: Storage, T: Tape> Recorded<P, S, T> {
                 PolicyHint::Timeslice(_) => 0,
                 PolicyHint::K(_) => 1,
                 PolicyHint::Ageing(_) => 2,
+                PolicyHint::Stall(_) => 3,
             }] = Some(hint);
         }
         taken
@@ -257,7 +258,8 @@ impl<P: Policy, S: Storage, T: Tape> Recorded<P, S, T> {
     /// [`Scheduler::set_policy`].
     pub fn set_policy(&mut self, now: Instant, policy: P) -> P {
         let name = Name::new(policy.name());
-        self.hints = [None; 3];
+        // The last is none of the policy's.
+        self.hints[..3].fill(None);
         self.note(now, NO_QUEUE, || Body::Policy(name));
         self.scheduler.set_policy(policy)
     }

@@ -167,7 +167,7 @@ impl<P: Policy> State<'_, P> {
             let report = &self.queues[index].info.report;
             report.pending() && !report.suspended && !report.lost
         };
-        if !claims(index) {
+        if !claims(index) || self.queues[index].info.passed_over {
             return false;
         }
         let Some(event) = self.queues[index].target else { return true };
@@ -191,6 +191,7 @@ impl<P: Policy> State<'_, P> {
             let target = slot.target;
             if !same {
                 self.mark_dirty(at, dirty::VERDICT);
+                self.forget_progress(at);
             } else if at != index {
                 return;
             }
@@ -209,7 +210,8 @@ impl<P: Policy> State<'_, P> {
         let floor = self.devices[slot.info.device.index()].floor;
         let own = slot.verdict.get() == crate::policy::Verdict::Run
             && slot.info.hints.priority.rank() >= usize::from(floor);
-        own || self.inherits(index)
+        let rank = slot.info.hints.priority.rank();
+        own || slot.info.passed_over && rank > 0 || self.inherits(index)
     }
 
     /// A queue that may run waits for this one.

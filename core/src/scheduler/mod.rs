@@ -10,6 +10,7 @@
 
 mod depend;
 mod orders;
+mod progress;
 mod state;
 mod storage;
 #[cfg(test)]
@@ -31,7 +32,7 @@ use crate::level::Level;
 use crate::message::{Order, Report};
 use crate::policy::Policy;
 use crate::table::slot::{END, NONE};
-use crate::time::Instant;
+use crate::time::{Duration, Instant};
 use state::State;
 
 pub use crate::level::LevelChoice;
@@ -40,6 +41,9 @@ pub use crate::table::{DeviceSlot, Edge, QueueInfo, QueueSlot, QueueTable};
 /// Changed queues that are listed between two decisions; if there are more, all of them are noted
 /// in the table. More devices make the next decision a full one.
 const CHANGED_MAX: usize = 64;
+
+/// Stall time at first: see [`Scheduler::hint_policy`].
+pub const STALL: Duration = Duration::from_ms(50);
 
 /// What the scheduler must know about a new queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -121,6 +125,8 @@ pub struct Stats {
     pub failed_open: u64,
     /// Waits that were ended because they closed a circle.
     pub circles: u64,
+    /// Queues that were passed over because they held others and retired nothing.
+    pub passed_over: u64,
     /// Waits that were looked at in search of circles, and of those that are over.
     pub waits_looked_at: u64,
 }
@@ -129,9 +135,8 @@ pub struct Stats {
 #[derive(Debug)]
 pub(crate) struct Lists {
     free: u32,
+    /// Devices with queues that need orders.
     dirty_head: u32,
-    /// The last of the ready ones, which come first.
-    dirty_ready: u32,
     dirty_tail: u32,
     work: u32,
     touched: Cell<u32>,
@@ -144,6 +149,13 @@ pub(crate) struct Lists {
     changed_devices: Vec<DeviceId, CHANGED_MAX>,
     changed_all: bool,
     timer_fired: bool,
+    stall: Duration,
+    /// How often it is halved for the queue that was passed over last.
+    stall_halvings: u8,
+    /// When the progress of those that may run is looked at, if any is held that has work.
+    progress_due: Option<Instant>,
+    /// A queue is held that has work, so progress matters.
+    is_contended: bool,
     edges: usize,
     stats: Stats,
 }
@@ -195,7 +207,6 @@ impl<P: Policy, S: Storage> Scheduler<P, S> {
         let lists = Lists {
             free: if count == 0 { NONE } else { 0 },
             dirty_head: END,
-            dirty_ready: END,
             dirty_tail: END,
             work: END,
             touched: Cell::new(END),
@@ -207,6 +218,10 @@ impl<P: Policy, S: Storage> Scheduler<P, S> {
             changed_devices: Vec::new(),
             changed_all: true,
             timer_fired: false,
+            stall: STALL,
+            stall_halvings: 0,
+            progress_due: None,
+            is_contended: false,
             edges: 0,
             stats: Stats::default(),
         };
@@ -333,12 +348,26 @@ impl<P: Policy, S: Storage> Scheduler<P, S> {
 
     /// Passes a hint on to the policy. Returns false if it has no use for it, and for one out of
     /// its range, which it is not told of: see [`PolicyHint::checked`].
+    ///
+    /// [`PolicyHint::Stall`] is for the scheduler itself: it sets the stall time, [`STALL`] at
+    /// first. A queue that may run while others are held is passed over if nothing of its device
+    /// retires for this time, or twice this while a held queue has commands in flight: the others
+    /// run beside it as if it had no work, until it retires a command. It may wait for one of them,
+    /// in ways that no driver tells of. Where it went on as soon as it was passed over, it is
+    /// passed over sooner the next time.
     pub fn hint_policy(&mut self, hint: PolicyHint) -> bool {
-        let progress = self.policy.progress_every();
+        if let PolicyHint::Stall(stall) = hint {
+            let is_in_range = hint.checked().is_ok();
+            if is_in_range {
+                self.lists.stall = stall.unwrap_or(Duration::MAX);
+            }
+            return is_in_range;
+        }
+        let progress = self.policy.needs().progress_every;
         // A timeslice of nothing would have the policy asked again and again at once.
         let used = hint.checked().is_ok() && self.policy.configure(hint);
         self.lists.changed_all |= used;
-        if self.policy.progress_every() != progress {
+        if self.policy.needs().progress_every != progress {
             self.state().progress_changed();
         }
         used
@@ -349,7 +378,7 @@ impl<P: Policy, S: Storage> Scheduler<P, S> {
     pub fn set_policy(&mut self, policy: P) -> P {
         let old = core::mem::replace(&mut self.policy, policy);
         self.state().policy_changed();
-        if self.policy.progress_every() != old.progress_every() {
+        if self.policy.needs().progress_every != old.needs().progress_every {
             self.state().progress_changed();
         }
         old
@@ -383,13 +412,15 @@ impl<P: Policy, S: Storage> Scheduler<P, S> {
     pub fn poll_order(&mut self, now: Instant) -> Option<(QueueId, Order)> {
         let mut state = self.state();
         state.decide_if_due(now);
+        state.arm_progress_check(now);
         state.next_order(now)
     }
 
     /// When [`Scheduler::handle_timeout`] wants to be called, if at all.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
-        self.lists.wake.get()
+        let (wake, progress) = (self.lists.wake.get(), self.lists.progress_due);
+        wake.into_iter().chain(progress).min()
     }
 
     /// Tells the scheduler that time has passed. Calling it early or for nothing does nothing. Poll
@@ -398,6 +429,9 @@ impl<P: Policy, S: Storage> Scheduler<P, S> {
         if self.lists.wake.get().is_some_and(|due| now >= due) {
             self.lists.wake.set(None);
             self.lists.timer_fired = true;
+        }
+        if self.lists.progress_due.is_some_and(|due| now >= due) {
+            self.state().check_progress(now);
         }
     }
 

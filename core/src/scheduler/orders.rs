@@ -6,7 +6,7 @@ use crate::id::QueueId;
 use crate::level::Level;
 use crate::message::{HoldState, Order, Report};
 use crate::policy::{Policy, Verdict};
-use crate::table::slot::{END, NONE};
+use crate::table::slot::{END, NONE, ProgressState};
 use crate::time::{Duration, Instant};
 
 impl<P: Policy> State<'_, P> {
@@ -16,40 +16,82 @@ impl<P: Policy> State<'_, P> {
         if slot.dirty_next != NONE {
             return;
         }
-        let is_ready = slot.info.ready;
+        let (is_ready, number) = (slot.info.ready, slot.info.device.index());
+        let device = &mut self.devices[number];
+        if device.dirty_next == NONE {
+            self.list_device(number);
+        }
+        let device = &mut self.devices[number];
         // Those that are ready come before those that have nothing to run.
-        let before = if is_ready { self.lists.dirty_ready } else { self.lists.dirty_tail };
+        let before = if is_ready { device.dirty_ready } else { device.dirty_tail };
         let next = if before == END {
-            &mut self.lists.dirty_head
+            &mut device.dirty_head
         } else {
             &mut self.queues[before as usize].dirty_next
         };
         let after = core::mem::replace(next, index as u32);
         self.queues[index].dirty_next = after;
         if is_ready {
-            self.lists.dirty_ready = index as u32;
+            device.dirty_ready = index as u32;
         }
         if after == END {
-            self.lists.dirty_tail = index as u32;
+            device.dirty_tail = index as u32;
         }
     }
 
-    /// Takes orders from the queues that need any, in the order in which they came to need them:
-    /// first from those that were ready then, as the device waits for these.
+    /// Puts a device behind those with queues that need orders.
+    fn list_device(&mut self, number: usize) {
+        self.devices[number].dirty_next = END;
+        match self.lists.dirty_tail {
+            END => self.lists.dirty_head = number as u32,
+            last => self.devices[last as usize].dirty_next = number as u32,
+        }
+        self.lists.dirty_tail = number as u32;
+    }
+
+    /// Takes the first device off those with queues that need orders.
+    fn unlist_device(&mut self, number: usize) {
+        let next = core::mem::replace(&mut self.devices[number].dirty_next, NONE);
+        self.lists.dirty_head = next;
+        if next == END {
+            self.lists.dirty_tail = END;
+        }
+    }
+
+    /// Takes orders from the queues that need any. Devices take turns, so that many queues of one
+    /// do not delay those of another. On a device, orders come in the order in which queues came to
+    /// need them: first from those that were ready then, as the device waits for these.
     pub(super) fn next_order(&mut self, now: Instant) -> Option<(QueueId, Order)> {
         while self.lists.dirty_head != END {
-            let index = self.lists.dirty_head as usize;
-            if let Some(order) = self.order_for(now, index) {
+            let number = self.lists.dirty_head as usize;
+            let order = self.order_on(now, number);
+            self.unlist_device(number);
+            if self.devices[number].dirty_head != END {
+                self.list_device(number);
+            }
+            if order.is_some() {
                 self.lists.stats.orders += 1;
+                return order;
+            }
+        }
+        None
+    }
+
+    /// Takes an order from the queues of a device.
+    fn order_on(&mut self, now: Instant, number: usize) -> Option<(QueueId, Order)> {
+        while self.devices[number].dirty_head != END {
+            let index = self.devices[number].dirty_head as usize;
+            if let Some(order) = self.order_for(now, index) {
                 return Some((self.queues[index].info.id, order));
             }
             let next = core::mem::replace(&mut self.queues[index].dirty_next, NONE);
-            self.lists.dirty_head = next;
-            if self.lists.dirty_ready as usize == index {
-                self.lists.dirty_ready = END;
+            let device = &mut self.devices[number];
+            device.dirty_head = next;
+            if device.dirty_ready as usize == index {
+                device.dirty_ready = END;
             }
             if next == END {
-                self.lists.dirty_tail = END;
+                device.dirty_tail = END;
             }
         }
         None
@@ -74,7 +116,7 @@ impl<P: Policy> State<'_, P> {
             }
         }
         self.take(index, dirty::PROGRESS).then(|| Order::Progress {
-            every: self.policy.progress_every().unwrap_or(Duration::MAX),
+            every: self.policy.needs().progress_every.unwrap_or(Duration::MAX),
         })
     }
 
@@ -195,6 +237,12 @@ impl<P: Policy> State<'_, P> {
             at = waiter.waiter_next;
         }
         let slot = &mut self.queues[index];
+        let is_asked =
+            !matches!(slot.progress.state, ProgressState::Unwatched | ProgressState::Stopped);
+        if slot.info.passed_over || is_asked {
+            let next = slot.info.report.retired.saturating_add(1);
+            upto = if upto == 0 { next } else { upto.min(next) };
+        }
         let due = upto != 0 && upto != slot.watching;
         slot.watching = upto;
         due.then_some(Order::Watch { upto })

@@ -68,7 +68,7 @@ impl<P: Policy> State<'_, P> {
         let index = index as usize;
         self.link_bucket(index);
         self.mark_changed(index);
-        if self.policy.progress_every().is_some() {
+        if self.policy.needs().progress_every.is_some() {
             self.mark_dirty(index, dirty::PROGRESS);
         }
         // The floor of the device applies from the start.
@@ -107,7 +107,7 @@ impl<P: Policy> State<'_, P> {
             return Err(SchedulerError::BadReport);
         }
         let info = &self.queues[index].info;
-        let is_moved = info.ready && info.report.host_bound != report.host_bound;
+        let is_moved = info.ready && info.report.claim != report.claim;
         if is_moved {
             self.count_ready(index, false);
         }
@@ -115,11 +115,14 @@ impl<P: Policy> State<'_, P> {
         if is_moved {
             self.count_ready(index, true);
         }
+        if report.retired != old.retired || !report.pending() {
+            self.note_progress(now, index);
+        }
         self.note_hold(now, index, report);
         if report.busy > old.busy {
             let busy = report.busy - old.busy;
             self.observe(now, index, Event::Progress { busy });
-            if self.policy.progress_every().is_some() {
+            if self.policy.needs().progress_every.is_some() {
                 self.mark_changed(index);
             }
         }
@@ -131,7 +134,7 @@ impl<P: Policy> State<'_, P> {
             // It still waits for something that was reached: the order may have been lost.
             self.update_wait(index);
         }
-        if (report.leaves_room, report.host_bound) != (old.leaves_room, old.host_bound) {
+        if report.claim != old.claim {
             self.mark_changed(index);
         }
         if report.lost && !old.lost {
@@ -396,12 +399,13 @@ impl<P: Policy> State<'_, P> {
         self.queues[index].info.ready = ready;
         Set::Ready.put(self.queues, index, ready);
         self.count_ready(index, ready);
+        self.forget_progress(index);
     }
 
     fn count_ready(&mut self, index: usize, ready: bool) {
         let info = &self.queues[index].info;
-        let (rank, bound) = (info.hints.priority.rank(), info.report.host_bound);
-        self.devices[info.device.index()].count_ready(rank, bound, ready);
+        let (rank, claim) = (info.hints.priority.rank(), info.report.claim);
+        self.devices[info.device.index()].count_ready(rank, claim, ready);
     }
 
     fn link_bucket(&mut self, index: usize) {

@@ -6,6 +6,7 @@ mod changes;
 mod floors;
 mod members;
 mod orders;
+mod progress;
 mod reports;
 mod waits;
 
@@ -17,8 +18,8 @@ use std::vec::Vec;
 
 use super::*;
 use crate::hint::Priority;
-use crate::message::HoldState;
-use crate::policy::{Changed, Decisions, Event, Urgency, Verdict, policy_state};
+use crate::message::{Claim, HoldState};
+use crate::policy::{Changed, Decisions, Event, Needs, Urgency, Verdict, policy_state};
 use crate::time::Duration;
 
 policy_state! {
@@ -62,8 +63,8 @@ impl Policy for Puppet {
         "puppet"
     }
 
-    fn progress_every(&self) -> Option<Duration> {
-        self.0.borrow().progress
+    fn needs(&self) -> Needs {
+        Needs { progress_every: self.0.borrow().progress, ..Needs::default() }
     }
 
     fn configure(&mut self, hint: PolicyHint) -> bool {

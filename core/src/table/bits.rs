@@ -34,6 +34,20 @@ impl Set {
         }
     }
 
+    /// The first queue of the set at this place or behind it.
+    pub(crate) fn next(self, queues: &mut [QueueSlot], from: usize) -> Option<usize> {
+        let words = queues.len().div_ceil(BITS);
+        let mut skipped = u32::MAX << (from % BITS);
+        for (word, slot) in queues.iter_mut().enumerate().take(words).skip(from / BITS) {
+            let bits = *self.word(slot) & skipped;
+            if bits != 0 {
+                return Some(word * BITS + bits.trailing_zeros() as usize);
+            }
+            skipped = u32::MAX;
+        }
+        None
+    }
+
     /// Empties the set, and calls this for each queue that was in it.
     pub(crate) fn drain(self, queues: &mut [QueueSlot], mut each: impl FnMut(&mut QueueSlot)) {
         for word in 0..queues.len().div_ceil(BITS) {

@@ -6,10 +6,10 @@ use crate::cost::{CostModel, Measured};
 use crate::hint::{Hints, Priority};
 use crate::id::{CmdId, DeviceId, EventRef, ProcessId, QueueId};
 use crate::level::{Level, LevelChoice};
-use crate::message::Report;
+use crate::message::{Claim, Report};
 use crate::table::state::{DEVICE_WORDS, QUEUE_WORDS};
 use crate::table::verdict::{Urgency, Verdict};
-use crate::time::Instant;
+use crate::time::{Duration, Instant};
 
 /// "No index" in the intrusive lists.
 pub(crate) const NONE: u32 = u32::MAX;
@@ -39,11 +39,21 @@ pub struct QueueInfo {
     pub hints: Hints,
     /// The depth of the hold that is in effect, once acknowledged.
     pub held: Option<Level>,
+    /// It has held others and retired nothing for the stall time, so until it retires something it
+    /// is not ready, and runs.
+    pub passed_over: bool,
     // Here they cost nothing.
     pub(crate) context_permille: u16,
     pub(crate) threshold: u32,
     /// Its latest report.
     pub report: Report,
+}
+
+impl QueueInfo {
+    /// Returns whether it is held and has commands in flight, which may have the device.
+    pub(crate) const fn drains(&self) -> bool {
+        !self.running && self.report.launched > self.report.retired
+    }
 }
 
 impl Default for QueueInfo {
@@ -56,10 +66,49 @@ impl Default for QueueInfo {
             ready: false,
             running: true,
             held: None,
+            passed_over: false,
             context_permille: 1_000,
             threshold: 1,
             report: Report::default(),
         }
+    }
+}
+
+/// Progress of a queue that may run while others are held.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Progress {
+    /// When it entered its state, or was passed over.
+    pub(crate) since: Instant,
+    pub(crate) state: ProgressState,
+    /// The stall time is halved this often for it.
+    pub(crate) halvings: u8,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum ProgressState {
+    /// Not looked at yet, or not in question.
+    #[default]
+    Unwatched,
+    /// The queue was asked what it has retired by now.
+    Asked,
+    /// The queue has retired nothing since it answered.
+    Watched,
+    /// The queue has retired something since then.
+    GoneOn,
+    /// The queue is held, and what it had in flight has stopped.
+    Stopped,
+}
+
+impl Progress {
+    /// From now on it is in this state.
+    pub(crate) const fn enter(&mut self, state: ProgressState, now: Instant) {
+        self.state = state;
+        self.since = now;
+    }
+
+    /// For how long it has been in its state.
+    pub(crate) const fn lasts(self, now: Instant) -> Duration {
+        now.since(self.since)
     }
 }
 
@@ -106,6 +155,7 @@ pub struct QueueSlot {
     /// Bits of other queues: see `bits`. They stay when the slot changes hands.
     pub(crate) ready_bits: u32,
     pub(crate) changed_bits: u32,
+    pub(crate) progress: Progress,
 }
 
 impl Default for QueueSlot {
@@ -132,6 +182,7 @@ impl Default for QueueSlot {
             reached: EventRef { queue: QueueId::new(0, 0), cmd: CmdId(0) },
             reached_ok: None,
             watching: 0,
+            progress: Progress::default(),
             work_next: NONE,
             reach: 0,
             in_waits: 0,
@@ -163,13 +214,27 @@ pub struct DeviceSlot {
     any: [u64; WORDS],
     ready: [u32; RANKS],
     any_ready: [u64; WORDS],
-    /// Ready queues that are bound by their hosts.
-    host_bound: [u32; RANKS],
+    /// Ready queues that claim little of the device.
+    modest: [u32; RANKS],
     pub(crate) floor: u16,
     pub(crate) floor_wanted: Cell<u16>,
     pub(crate) floor_urgency: Cell<Urgency>,
     pub(crate) floor_next: Cell<u32>,
     pub(crate) changed: bool,
+    /// A queue of it is held that has work, or even commands in flight.
+    pub(crate) is_contended: bool,
+    pub(crate) is_drained: bool,
+    /// Held queues of it that were asked in this check.
+    pub(crate) asked: u32,
+    /// When a queue of it was last seen to go on, or to be about to stop.
+    pub(crate) went_on: Instant,
+    /// Queues that need orders: the first, the last of the ready ones, which come first, and the
+    /// last.
+    pub(crate) dirty_head: u32,
+    pub(crate) dirty_ready: u32,
+    pub(crate) dirty_tail: u32,
+    /// The next device with such queues.
+    pub(crate) dirty_next: u32,
     pub(crate) cost: CostModel,
     pub(crate) measured: Measured,
     /// The decision with which a hold at Lv3 was last ordered.
@@ -188,12 +253,20 @@ impl Default for DeviceSlot {
             any: [0; WORDS],
             ready: [0; RANKS],
             any_ready: [0; WORDS],
-            host_bound: [0; RANKS],
+            modest: [0; RANKS],
             floor: 0,
             floor_wanted: Cell::new(0),
             floor_urgency: Cell::new(Urgency::NOW),
             floor_next: Cell::new(NONE),
             changed: false,
+            is_contended: false,
+            is_drained: true,
+            asked: 0,
+            went_on: Instant::ZERO,
+            dirty_head: END,
+            dirty_ready: END,
+            dirty_tail: END,
+            dirty_next: NONE,
             cost: CostModel::default(),
             measured: Measured::default(),
             interrupted_in: 0,
@@ -218,11 +291,11 @@ impl DeviceSlot {
         }
     }
 
-    pub(crate) fn count_ready(&mut self, rank: usize, host_bound: bool, ready: bool) {
+    pub(crate) fn count_ready(&mut self, rank: usize, claim: Claim, ready: bool) {
         let change =
             |count: u32| if ready { count.saturating_add(1) } else { count.saturating_sub(1) };
-        if host_bound {
-            self.host_bound[rank] = change(self.host_bound[rank]);
+        if claim == Claim::Little {
+            self.modest[rank] = change(self.modest[rank]);
         }
         let count = &mut self.ready[rank];
         *count = change(*count);
@@ -252,7 +325,7 @@ impl DeviceSlot {
     /// See [`QueueTable::ready_floor`](super::QueueTable::ready_floor).
     pub(crate) fn ready_floor(&self) -> Option<Priority> {
         let top = self.top_ready()?;
-        if self.host_bound[top.rank()] < self.ready[top.rank()] {
+        if self.modest[top.rank()] < self.ready[top.rank()] {
             return Some(top);
         }
         self.top_ready_below(top.rank()).or(Some(top))
@@ -290,7 +363,8 @@ mod tests {
     fn what_an_order_looks_at_is_in_two_cache_lines() {
         let priority = offset_of!(QueueInfo, hints) + offset_of!(Hints, priority);
         assert!(offset_of!(QueueSlot, info) + priority + size_of::<Priority>() <= 128);
-        assert_eq!(size_of::<QueueSlot>(), 320);
+        // The last line is read where a queue's progress is checked, and by no order.
+        assert_eq!((offset_of!(QueueSlot, progress), size_of::<QueueSlot>()), (320, 384));
     }
 
     #[test]

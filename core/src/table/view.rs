@@ -87,8 +87,8 @@ impl<'a> QueueTable<'a> {
     }
 
     /// The priority from which on the ready queues of a device are to run, if the highest come
-    /// first: the highest, or the next one if all of the highest are
-    /// [bound by their hosts](crate::message::Report::host_bound). Takes constant time.
+    /// first: the highest, or the next one if all of the highest
+    /// [claim little](crate::message::Claim::Little) of the device. Takes constant time.
     #[must_use]
     pub fn ready_floor(&self, device: DeviceId) -> Option<Priority> {
         self.devices.get(device.index())?.ready_floor()

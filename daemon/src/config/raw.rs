@@ -1,16 +1,19 @@
 //! The file as it is written, and what has to be true of it.
 
-use std::fmt::Display;
+use std::fmt::{self, Display};
 use std::ops::Range;
 use std::sync::Arc;
 
 use glob::Pattern;
 use nix::unistd::{Group, User};
-use serde::Deserialize;
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{self, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 use toml::Spanned;
 use xsched_core::hint::{OutOfRange, PolicyHint, Priority};
 use xsched_core::policy::Policy as _;
 use xsched_core::time::Duration;
+use xsched_node::entity::Trial;
 use xsched_policies::Any;
 
 use super::{Admins, CLIENTS_MAX, Config, Limits, PolicyChoice, Socket};
@@ -31,7 +34,7 @@ fn wrong(at: &Range<usize>, what: impl Display) -> Wrong {
 #[serde(default, deny_unknown_fields)]
 struct File {
     socket: RawSocket,
-    policy: RawPolicy,
+    policy: Option<Spanned<PolicyKey>>,
     scheduler: RawScheduler,
     admins: RawAdmins,
     limits: RawLimits,
@@ -55,14 +58,50 @@ struct RawPolicy {
     timeslice_us: Option<Spanned<u64>>,
     turns: Option<Spanned<bool>>,
     fill_pauses: Option<Spanned<bool>>,
+    fill_pauses_trial_ms: Option<Spanned<u32>>,
+    fill_pauses_least: Option<Spanned<u32>>,
     k: Option<Spanned<u32>>,
     ageing_ms: Option<Spanned<u64>>,
+    stall_ms: Option<Spanned<u32>>,
+}
+
+/// The key `policy`: a name, or a table.
+#[derive(Debug)]
+enum PolicyKey {
+    Name(String),
+    Table(Box<RawPolicy>),
+}
+
+impl<'de> Deserialize<'de> for PolicyKey {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        from.deserialize_any(PolicyVisitor)
+    }
+}
+
+struct PolicyVisitor;
+
+impl<'de> Visitor<'de> for PolicyVisitor {
+    type Value = PolicyKey;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the name of a policy, as in policy = \"hpf\", or a table [policy]")
+    }
+
+    fn visit_str<E: de::Error>(self, name: &str) -> Result<PolicyKey, E> {
+        Ok(PolicyKey::Name(name.to_owned()))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<PolicyKey, A::Error> {
+        let table = RawPolicy::deserialize(MapAccessDeserializer::new(map));
+        table.map(|raw| PolicyKey::Table(Box::new(raw)))
+    }
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 struct RawScheduler {
     spin_us: Option<Spanned<u32>>,
+    gang_claim_us: Option<Spanned<u32>>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -122,18 +161,37 @@ enum Class {
 }
 
 pub(super) fn parse(text: &str) -> Result<Config, Wrong> {
-    let file: File = toml::from_str(text)
-        .map_err(|error| wrong(&error.span().unwrap_or_default(), error.message()))?;
+    let file: File = toml::from_str(text).map_err(|error| {
+        let at = error.span().unwrap_or_default();
+        match key_at(text, at.start) {
+            // What it says of a value alone.
+            Some(key) if error.message().starts_with("invalid ") => {
+                wrong(&at, format!("{key}: {}", error.message()))
+            }
+            _ => wrong(&at, error.message()),
+        }
+    })?;
+    let defaults = Config::default();
     Ok(Config {
         socket: socket(&file.socket)?,
-        policy: policy(&file.policy)?,
-        spin: spin(&file.scheduler)?,
+        policy: file.policy.as_ref().map_or_else(|| Ok(PolicyChoice::default()), policy_key)?,
+        spin: span_us(file.scheduler.spin_us.as_ref(), "spin_us")?.unwrap_or(defaults.spin),
+        gang_claim: span_us(file.scheduler.gang_claim_us.as_ref(), "gang_claim_us")?
+            .unwrap_or(defaults.gang_claim),
         admins: admins(&file.admins)?,
         limits: limits(&file.limits)?,
         metrics: file.metrics.listen.as_ref().map(place).transpose()?,
         asks_drivers: file.watch.drivers.unwrap_or(true),
         tenants: tenants(&file.tenant)?,
+        has_file: false,
     })
+}
+
+/// The key whose value begins at this byte.
+fn key_at(text: &str, at: usize) -> Option<&str> {
+    let line = text.get(..at)?.rsplit('\n').next()?;
+    let (key, _) = line.split_once('=')?;
+    Some(key.trim())
 }
 
 fn socket(raw: &RawSocket) -> Result<Socket, Wrong> {
@@ -210,12 +268,27 @@ fn within<T>(value: u32, min: i64, max: i64, of: impl FnOnce(u32) -> T) -> Resul
     Err(OutOfRange { hint: "", min, max, value: value_wide })
 }
 
+fn policy_key(key: &Spanned<PolicyKey>) -> Result<PolicyChoice, Wrong> {
+    match key.get_ref() {
+        PolicyKey::Name(name) => {
+            let name = policy_name(name, "policy", &key.span())?;
+            Ok(PolicyChoice { name, ..PolicyChoice::default() })
+        }
+        PolicyKey::Table(raw) => policy(raw),
+    }
+}
+
+/// The short name of a policy.
+fn policy_name(name: &str, key: &str, at: &Range<usize>) -> Result<String, Wrong> {
+    let known = name.parse::<Any>();
+    let known = known.map_err(|error| wrong(at, format!("{key}: {error}")))?;
+    Ok(known.name().to_owned())
+}
+
 fn policy(raw: &RawPolicy) -> Result<PolicyChoice, Wrong> {
     let mut choice = PolicyChoice::default();
     if let Some(name) = &raw.name {
-        let known = name.get_ref().parse::<Any>();
-        let known = known.map_err(|error| wrong(&name.span(), format!("name: {error}")))?;
-        known.name().clone_into(&mut choice.name);
+        choice.name = policy_name(name.get_ref(), "name", &name.span())?;
     }
     if let Some(turns) = &raw.turns {
         if choice.name != "hpf" {
@@ -235,7 +308,12 @@ fn policy(raw: &RawPolicy) -> Result<PolicyChoice, Wrong> {
                 format!("policy `{}` holds nothing in pauses; take the key out", choice.name);
             return Err(wrong(&fill.span(), what));
         }
-        choice.fills_pauses = *fill.get_ref();
+        choice.fill_pauses = fill.get_ref().then(Trial::default);
+    }
+    set_trial(raw, &mut choice)?;
+    let stall = |ms| within(ms, 0, 60_000, |ms| Duration::from_ms(ms.into()));
+    if let Some(stall) = ranged(raw.stall_ms.as_ref(), "stall_ms", stall)? {
+        choice.stall = (stall > Duration::ZERO).then_some(stall);
     }
     let age = |ms: u64| PolicyHint::ageing(Some(Duration::from_ns(ms.saturating_mul(1_000_000))));
     let slice = |us: u64| PolicyHint::timeslice(Duration::from_ns(us.saturating_mul(1_000)));
@@ -260,10 +338,31 @@ fn policy(raw: &RawPolicy) -> Result<PolicyChoice, Wrong> {
     Ok(choice)
 }
 
-fn spin(raw: &RawScheduler) -> Result<Duration, Wrong> {
-    let of = |us| within(us, 0, 1_000_000, |us| Duration::from_us(us.into()));
-    let spin = ranged(raw.spin_us.as_ref(), "spin_us", of)?;
-    Ok(spin.unwrap_or_else(|| Config::default().spin))
+/// A time of up to a second.
+fn span_us(raw: Option<&Spanned<u32>>, key: &str) -> Result<Option<Duration>, Wrong> {
+    ranged(raw, key, |us| within(us, 0, 1_000_000, |us| Duration::from_us(us.into())))
+}
+
+/// Sets how lower priorities are tried beside processes that are bound by their hosts.
+fn set_trial(raw: &RawPolicy, choice: &mut PolicyChoice) -> Result<(), Wrong> {
+    let window = |ms| within(ms, 1, 60_000, |ms| Duration::from_ms(ms.into()));
+    let window = ranged(raw.fill_pauses_trial_ms.as_ref(), "fill_pauses_trial_ms", window)?;
+    let least = |percent| within(percent, 1, 100, |percent| percent as u8);
+    let least = ranged(raw.fill_pauses_least.as_ref(), "fill_pauses_least", least)?;
+    if window.is_none() && least.is_none() {
+        return Ok(());
+    }
+    let Some(trial) = choice.fill_pauses.as_mut().filter(|_| choice.name == "hpf") else {
+        let of_trial = span(&raw.fill_pauses_trial_ms);
+        let at = if window.is_some() { of_trial } else { span(&raw.fill_pauses_least) };
+        return Err(wrong(
+            &at,
+            "nothing is tried in pauses, which are not filled; take the key out",
+        ));
+    };
+    trial.window = window.unwrap_or(trial.window);
+    trial.least_percent = least.unwrap_or(trial.least_percent);
+    Ok(())
 }
 
 fn span<T>(raw: &Option<Spanned<T>>) -> Range<usize> {

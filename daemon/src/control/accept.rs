@@ -13,10 +13,10 @@ use rustix::net::{SocketFlags, accept_with};
 use xsched_node::{Answer, Wire};
 
 use super::{Control, ENDED, LISTENER, Peer, SERVED_AT_A_TIME, USER};
-use crate::scheduler::new_eventfd;
+use crate::peer_cred::{process_of, who};
 use crate::tenant::{Party, Who, tenant_of};
 use crate::users::{Pages, User};
-use crate::who::{process_of, who};
+use crate::waker::new_eventfd;
 
 /// For how long none is accepted after the system has refused that.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -29,6 +29,7 @@ impl Control {
             return Timespec::try_from(left).ok();
         }
         self.paused = None;
+        self.spare = self.spare.take().or_else(|| new_eventfd().ok());
         let data = EventData::new_u64(LISTENER);
         let _ = epoll::modify(&self.epoll, &self.listener, data, EventFlags::IN);
         None
@@ -62,7 +63,9 @@ impl Control {
     fn refuse_one(&mut self) -> bool {
         self.spare = None;
         let refused = self.accept_one().map(|socket| {
-            self.refuse(&Wire::new(socket), "the daemon has no file descriptors left".to_owned());
+            let uid = getsockopt(&socket, sockopt::PeerCredentials).map_or(0, |of| of.uid());
+            let why = "the daemon has no file descriptors left".to_owned();
+            self.refuse(uid, Wire::new(socket), why);
         });
         self.spare = new_eventfd().ok();
         refused.is_ok() && self.spare.is_some()
@@ -79,7 +82,7 @@ impl Control {
         let wire = Wire::new(socket);
         match found {
             Ok((who, process)) => drop(self.admit(wire, pid, who, process)),
-            Err(error) => self.refuse(&wire, format!("the system refuses: {error}")),
+            Err(error) => self.refuse(uid, wire, format!("the system refuses: {error}")),
         }
     }
 
@@ -96,13 +99,14 @@ impl Control {
         match self.connect(&wire, &party, process.as_ref()) {
             Ok(id) => {
                 let (pages, is_known, is_recorder) = (Pages::new(), false, false);
-                let peer = Peer { wire, pid, party, process, is_known, is_recorder, pages };
+                let gang = None;
+                let peer = Peer { wire, pid, party, process, is_known, is_recorder, pages, gang };
                 self.peers.insert(id, peer);
-                self.desk.counts.note_connections(self.peers.len());
+                self.scheduler.counts.note_connections(self.peers.len());
                 Some(id)
             }
             Err(why) => {
-                self.refuse(&wire, why);
+                self.refuse(party.who.uid, wire, why);
                 None
             }
         }
@@ -119,6 +123,9 @@ impl Control {
         // Where the configuration has a mode, that says who may connect.
         if !self.is_open && self.config.socket.mode.is_none() && !is_own && !is_admin {
             return Err("this daemon serves the processes of another user alone".to_owned());
+        }
+        if self.closer.is_behind(uid) {
+            return Err("descriptors that this user has sent are not closed yet".to_owned());
         }
         let failed = |errno: Errno| format!("the system refuses: {errno}");
         if let Entry::Vacant(new) = self.users.entry(uid) {
@@ -156,8 +163,9 @@ impl Control {
     }
 
     /// Says why before the connection ends.
-    fn refuse(&self, wire: &Wire, why: String) {
-        self.desk.counts.note_refused();
+    fn refuse(&mut self, uid: u32, wire: Wire, why: String) {
+        self.scheduler.counts.note_refused();
         let _ = wire.send(&Answer::Refused { why }, None);
+        self.close(uid, wire);
     }
 }

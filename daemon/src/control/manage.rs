@@ -3,14 +3,14 @@
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use xsched_node::{Answer, Changed, Place, Status};
+use xsched_node::{Answer, Changed, GpuStatus, Place, Status};
 use xsched_policies::{Any, UnknownPolicy};
 
 use super::Control;
-use super::socket::{set_access, warn_of_access};
-use crate::config::{Config, ConfigError};
+use super::daemon::warn_of_access;
+use crate::config::{Config, ConfigError, missing_hint};
 use crate::metrics::{Metrics, MetricsError};
-use crate::scheduler::{By, Op, Part, Tape};
+use crate::scheduler::{ChangedBy, Op, Part, Tape};
 use crate::tenant::{Asker, Party, tenant_of};
 use crate::watch::Watch;
 
@@ -25,9 +25,15 @@ impl Control {
     /// process of the daemon.
     pub(super) fn status(&self, asker: Asker, from: Option<Place>) -> Result<Status, String> {
         let op = |answer| Op::Status { asker: asker.clone(), from, answer };
-        let Part { head, mut entries, next } = self.ask(op)?;
+        let Part { head, seen, mut entries, next } = self.ask(op)?;
         let mut status = head;
         if from.is_none() {
+            // Processes name GPUs as they like, in as many words as they like.
+            let gpus = std::mem::take(&mut status.gpus).into_iter().enumerate();
+            let is_shown = |(number, gpu): &(usize, GpuStatus)| {
+                asker.is_admin || seen.contains(number) || self.watched.has_gpu(&gpu.device)
+            };
+            status.gpus = gpus.filter(is_shown).map(|(_, gpu)| gpu).collect();
             let may_see =
                 |party: Option<&Party>| party.map_or(asker.is_admin, |party| asker.may_see(party));
             self.watched.tell(&mut status, may_see);
@@ -58,7 +64,7 @@ impl Control {
     }
 
     fn start_metrics(&self, config: &Config) -> Result<Option<Metrics>, MetricsError> {
-        let start = |place| Metrics::start(place, self.desk.clone(), self.watched.clone());
+        let start = |place| Metrics::start(place, self.scheduler.clone(), self.watched.clone());
         config.metrics.as_ref().map(start).transpose()
     }
 
@@ -68,8 +74,9 @@ impl Control {
             return Ok(());
         }
         let drivers = self.drivers.filter(|_| is_wanted);
-        let start =
-            |drivers: fn() -> _| Watch::start(self.desk.clone(), self.watched.clone(), drivers());
+        let start = |drivers: fn() -> _| {
+            Watch::start(self.scheduler.clone(), self.watched.clone(), drivers())
+        };
         self.watch = drivers.map(start).transpose()?;
         if !is_wanted {
             self.watched.forget();
@@ -80,15 +87,16 @@ impl Control {
     pub(super) fn set_policy(&mut self, asker: &Asker, name: &str) -> Result<(), String> {
         allow(asker, "change the policy")?;
         let policy: Any = name.parse().map_err(|error: UnknownPolicy| error.to_string())?;
+        warn_of_missing_hint(&policy);
         let hints = self.config.policy.hints_of(&policy);
         self.send(Op::Policy(Box::new(policy), hints));
-        self.policy_by = Some(By::now(asker.party.who.uid));
+        self.policy_by = Some(ChangedBy::now(asker.party.who.uid));
         Ok(())
     }
 
     pub(super) fn drain(&mut self, asker: &Asker, undo: bool) -> Result<(), String> {
         allow(asker, "drain the daemon")?;
-        self.drained = (!undo).then(|| By::now(asker.party.who.uid));
+        self.drained = (!undo).then(|| ChangedBy::now(asker.party.who.uid));
         Ok(())
     }
 
@@ -150,21 +158,27 @@ impl Control {
         if config.socket.path.as_ref().is_some_and(|path| *path != self.socket) {
             return Err(ConfigError::Moved { path: path(), socket: self.socket.clone() });
         }
+        if let Some(what) = config.lost(&self.config) {
+            return Err(ConfigError::Lost { path: path(), what });
+        }
         let wrong = |source| ConfigError::Read { path: path(), source };
         let policy = config.policy.name.parse::<Any>();
         let policy = policy.map_err(|error| wrong(std::io::Error::other(error)))?;
         // It listens at both places for a moment.
         let moved = config.metrics != self.config.metrics;
+        let started = moved.then(|| self.start_metrics(&config)).transpose();
+        let metrics = started.map_err(|error| wrong(std::io::Error::other(error)))?;
         let failed = |error| wrong(std::io::Error::other(error));
-        let metrics = moved.then(|| self.start_metrics(&config)).transpose().map_err(failed)?;
         if config.socket != self.config.socket {
-            if self.is_own {
-                set_access(&self.socket, self.is_open, &config).map_err(wrong)?;
-            } else {
-                warn_of_access(&config);
+            match &self.path {
+                Some(path) => {
+                    path.set_access(config.socket.access(self.is_open)).map_err(failed)?;
+                }
+                None => warn_of_access(&config),
             }
         }
         if self.policy_by.take().is_some() || config.policy != self.config.policy {
+            warn_of_missing_hint(&policy);
             let hints = config.policy.hints_of(&policy);
             self.send(Op::Policy(Box::new(policy), hints));
         }
@@ -174,8 +188,7 @@ impl Control {
             tenants.push((*id, Arc::clone(&peer.party.tenant)));
         }
         self.send(Op::Configure(tenants));
-        self.send(Op::Spin(config.spin));
-        self.send(Op::FillPauses(config.policy.fills_pauses));
+        self.send(Op::Tune(config.tuning()));
         if let Some(metrics) = metrics {
             self.metrics = metrics;
             // The end of the old one has said that they are not wanted.
@@ -189,6 +202,11 @@ impl Control {
         tracing::info!("the configuration was read again");
         Ok(())
     }
+}
+
+/// Says that a policy does not get what it goes by.
+pub(super) fn warn_of_missing_hint(policy: &Any) {
+    missing_hint(policy).into_iter().for_each(|text| tracing::warn!("{text}"));
 }
 
 fn allow(asker: &Asker, what: &str) -> Result<(), String> {

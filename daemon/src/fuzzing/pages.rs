@@ -7,12 +7,13 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::channel;
 
 use xsched_core::hint::Priority;
-use xsched_hal_stream::{SHARED_WORDS, SharedPage};
+use xsched_node::{GATES_PER_PAGE, Holder, SharedPage};
 use xsched_policies::Any;
 
 use super::bytes::Bytes;
-use crate::scheduler::{By, Change, Client, Here, Op, hints, new_eventfd};
+use crate::scheduler::{Change, ChangedBy, Client, Gpu, Op, TestDriver, hints};
 use crate::tenant::{Asker, Party, Who};
+use crate::waker::new_eventfd;
 
 const POLICIES: [&str; 4] = ["hpf", "up", "wfq", "awf"];
 const GPUS: [&str; 2] = ["one", "two"];
@@ -24,7 +25,7 @@ const LAST: u64 = OTHERS + 1;
 const STEPS_MAX: usize = 200;
 
 struct Rig {
-    here: Here,
+    driver: TestDriver,
     honest: Vec<SharedPage>,
     /// What the honest process wrote.
     wrote: [u64; 3],
@@ -34,7 +35,7 @@ struct Rig {
     other: Vec<(u64, SharedPage)>,
     used_ns: Vec<u64>,
     is_hpf: bool,
-    held_by_hand: bool,
+    is_suspended: bool,
 }
 
 /// Bytes as what processes write into their pages, and when.
@@ -57,11 +58,17 @@ fn party(uid: u32) -> Party {
     Party { who, tenant: Arc::default() }
 }
 
+/// Writes anywhere into a page, as a process does that keeps to no layout.
+fn write(page: &SharedPage, offset: u64, bytes: &[u8]) {
+    let written = rustix::io::pwrite(page, bytes, offset);
+    assert_eq!(written, Ok(bytes.len()));
+}
+
 impl Rig {
     fn new() -> Self {
         let policy = POLICIES[0].parse::<Any>().expect("a policy");
         let mut rig = Self {
-            here: Here::new(policy).expect("a scheduler"),
+            driver: TestDriver::new(policy).expect("a scheduler"),
             honest: Vec::new(),
             wrote: [1, 0, 0],
             last: SharedPage::create().expect("a page"),
@@ -69,11 +76,11 @@ impl Rig {
             other: Vec::new(),
             used_ns: Vec::new(),
             is_hpf: true,
-            held_by_hand: false,
+            is_suspended: false,
         };
         rig.join(HONEST, 255);
         let page = rig.attach(HONEST, GPUS[0]);
-        page.header(2).store(1, Ordering::SeqCst);
+        page.header().loaded_queues.store(1, Ordering::SeqCst);
         rig.honest.push(page);
         for id in 1..=OTHERS {
             rig.join(id, id as i32);
@@ -92,7 +99,7 @@ impl Rig {
         let doorbell = new_eventfd().expect("an eventfd");
         let party = party(1_000 + id as u32);
         let client = Client::new(1 + id as i32, party, "x".to_owned(), hints, doorbell);
-        self.here.take(Op::Join(id, client));
+        self.driver.take(Op::Join(id, client));
     }
 
     /// Hands a page over, and answers the process's own mapping of it.
@@ -101,10 +108,9 @@ impl Rig {
         let file = ours.as_fd().try_clone_to_owned().expect("a descriptor");
         let page = SharedPage::from_file(File::from(file)).expect("a page");
         let (answer, _) = channel();
-        self.here.take(Op::Page {
+        self.driver.take(Op::Page {
             client,
-            device: device.to_owned(),
-            side_by_side: false,
+            gpu: Gpu { name: device.to_owned(), is_concurrent: false },
             page,
             answer,
         });
@@ -119,17 +125,17 @@ impl Rig {
             9 => {
                 let pid = 2 + bytes.below(OTHERS as usize) as i32;
                 let hold = bytes.byte().is_multiple_of(2);
-                self.change(pid, Change::of_hold(hold, By::default()));
+                self.change(pid, Change::of_hold(hold, ChangedBy::default()));
             }
             10 => {
                 let name = POLICIES[bytes.below(POLICIES.len())];
                 self.is_hpf = name == "hpf";
                 let policy = name.parse::<Any>().expect("a policy");
-                self.here.take(Op::Policy(Box::new(policy), Vec::new()));
+                self.driver.take(Op::Policy(Box::new(policy), Vec::new()));
             }
             11 => {
                 let id = 1 + bytes.below(OTHERS as usize) as u64;
-                self.here.take(Op::Leave(id));
+                self.driver.take(Op::Leave(id));
                 self.other.retain(|(other, _)| *other != id);
                 self.join(id, i32::from(bytes.byte()));
             }
@@ -160,23 +166,21 @@ impl Rig {
         let at = bytes.below(self.other.len());
         let Some((_, page)) = self.other.get(at) else { return };
         match bytes.byte() {
-            at @ 0..=127 => page.header(at.into()).store(bytes.wide() as u32, Ordering::SeqCst),
-            at @ 128..=191 => {
-                page.wide_header(at.into()).store(bytes.wide(), Ordering::SeqCst);
-            }
-            at => page.word(at.into()).store(bytes.wide() as u32, Ordering::SeqCst),
+            at @ 0..=127 => write(page, u64::from(at) % 32 * 4, &bytes.wide().to_ne_bytes()[..4]),
+            at @ 128..=191 => write(page, u64::from(at) % 16 * 8, &bytes.wide().to_ne_bytes()),
+            at => page.gate(at.into()).word.store(bytes.wide() as u32, Ordering::SeqCst),
         }
     }
 
     /// An honest process's work begins or ends, of which it tells the daemon if that is wanted.
     fn begin_or_end(&mut self, id: u64) {
         let page = if id == LAST { &self.last } else { &self.honest[0] };
-        let load = 1 - page.header(2).load(Ordering::SeqCst);
-        page.header(2).store(load, Ordering::SeqCst);
+        let load = 1 - page.header().loaded_queues.load(Ordering::SeqCst);
+        page.header().loaded_queues.store(load, Ordering::SeqCst);
         if id == HONEST {
             self.wrote[0] = load.into();
         }
-        if page.header(3).load(Ordering::SeqCst) != 0 {
+        if page.header().daemon_wants_wakeups.load(Ordering::SeqCst) != 0 {
             self.rung.push(id);
         }
     }
@@ -186,8 +190,8 @@ impl Rig {
         let Some(page) = self.honest.first() else { return };
         self.wrote[1] = self.wrote[1].wrapping_add(u64::from(bytes.byte()) << 12);
         self.wrote[2] += 1;
-        page.wide_header(2).store(self.wrote[1], Ordering::SeqCst);
-        page.wide_header(3).store(self.wrote[2], Ordering::SeqCst);
+        page.header().used_ns.store(self.wrote[1], Ordering::SeqCst);
+        page.header().retired.store(self.wrote[2], Ordering::SeqCst);
     }
 
     fn pass(&mut self, bytes: &mut Bytes<'_>) {
@@ -198,43 +202,43 @@ impl Rig {
     }
 
     fn hold_honest(&mut self, hold: bool) {
-        self.held_by_hand = hold;
-        self.change(1, Change::of_hold(hold, By::default()));
+        self.is_suspended = hold;
+        self.change(1, Change::of_hold(hold, ChangedBy::default()));
     }
 
     fn change(&mut self, pid: i32, change: Change) {
         let (answer, _) = channel();
         let asker = Asker { party: party(0), is_admin: true };
-        self.here.take(Op::Set { pid, asker, change, answer });
+        self.driver.take(Op::Set { pid, asker, change, answer });
         self.turn(0, &[]);
     }
 
     fn turn(&mut self, passed_ns: u64, rung: &[u64]) {
-        self.here.turn(passed_ns, rung);
-        assert_eq!(self.here.defect(), None);
+        self.driver.turn(passed_ns, rung);
+        assert_eq!(self.driver.defect(), None);
         for id in [HONEST, LAST] {
-            let is_heard = self.rung.contains(&id) || !self.here.misses_work(id);
+            let is_heard = self.rung.contains(&id) || !self.driver.misses_work(id);
             assert!(is_heard, "work begins unheard");
         }
-        let units = self.here.units_of(HONEST);
+        let units = self.driver.gpu_clients_of(HONEST);
         assert_eq!(units.len(), 1, "the honest process is on another number of GPUs");
         let (is_closed, used_ns) = units[0];
         let before = self.used_ns.last().copied().unwrap_or(0);
         assert!(used_ns >= before, "device time goes backwards");
         self.used_ns = vec![used_ns];
-        if self.is_hpf && self.here.has_looked(HONEST) {
-            assert_eq!(is_closed, self.held_by_hand, "the most urgent process is held");
+        if self.is_hpf && self.driver.is_ready(HONEST) {
+            assert_eq!(is_closed, self.is_suspended, "the most urgent process is held");
         }
-        let expected = if is_closed { 2 } else { 0 };
+        let expected = if is_closed { Holder::DAEMON.bit() } else { 0 };
         for page in &self.honest {
-            let is_right = |word| page.word(word).load(Ordering::SeqCst) == expected;
-            assert!((1..SHARED_WORDS).all(is_right), "a gate is not what the daemon decides");
+            let is_right = |gate| page.gate(gate).word.load(Ordering::SeqCst) == expected;
+            assert!((0..GATES_PER_PAGE).all(is_right), "a gate is not what the daemon decides");
         }
         let page = &self.honest[0];
         let said = [
-            u64::from(page.header(2).load(Ordering::SeqCst)),
-            page.wide_header(2).load(Ordering::SeqCst),
-            page.wide_header(3).load(Ordering::SeqCst),
+            u64::from(page.header().loaded_queues.load(Ordering::SeqCst)),
+            page.header().used_ns.load(Ordering::SeqCst),
+            page.header().retired.load(Ordering::SeqCst),
         ];
         assert_eq!(said, self.wrote, "the daemon wrote where it only reads");
     }

@@ -11,13 +11,14 @@ use rustix::net::{
     AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType,
     sendmsg, socketpair,
 };
-use xsched_hal_stream::{SHARED_WORDS, SharedPage};
-use xsched_node::{Answer, ClientStatus, NodeError, Place, Request, VERSION, Wire};
+use xsched_node::{
+    Answer, ClientStatus, GATES_PER_PAGE, NodeError, Place, Request, SharedPage, VERSION, Wire,
+};
 use xsched_policies::Any;
 
 use super::bytes::Bytes;
 use crate::control::Control;
-use crate::scheduler::Here;
+use crate::scheduler::TestDriver;
 use crate::tenant::Who;
 
 const GPUS: [&str; 3] = ["gpu", "other", "a gpu"];
@@ -36,7 +37,7 @@ struct Peer {
 
 struct Rig {
     control: Control,
-    here: Arc<Mutex<Here>>,
+    driver: Arc<Mutex<TestDriver>>,
     honest: (u64, Wire),
     page: SharedPage,
     peers: Vec<Peer>,
@@ -85,14 +86,14 @@ fn files() -> Vec<OwnedFd> {
 impl Rig {
     fn new() -> Self {
         let policy = "hpf".parse::<Any>().expect("a policy");
-        let here = Arc::new(Mutex::new(Here::new(policy).expect("a scheduler")));
-        let mut control = Control::here(Arc::clone(&here)).expect("a daemon");
+        let driver = Arc::new(Mutex::new(TestDriver::new(policy).expect("a scheduler")));
+        let mut control = Control::of_test_driver(Arc::clone(&driver)).expect("a daemon");
         let (end, socket) = pair();
         let id = admit(&mut control, socket, HONEST).expect("a connection");
         let honest = (id, Wire::new(end));
         let page = SharedPage::create().expect("a page");
-        page.header(2).store(1, Ordering::SeqCst);
-        let mut rig = Self { control, here, honest, page, peers: Vec::new(), files: files() };
+        page.header().loaded_queues.store(1, Ordering::SeqCst);
+        let mut rig = Self { control, driver, honest, page, peers: Vec::new(), files: files() };
         let hello = Request::Hello {
             version: VERSION,
             name: "honest".to_owned(),
@@ -117,12 +118,12 @@ impl Rig {
         self.honest.1.receive::<Answer>().expect("an answer").0
     }
 
-    fn here(&self) -> MutexGuard<'_, Here> {
-        self.here.lock().unwrap_or_else(PoisonError::into_inner)
+    fn driver(&self) -> MutexGuard<'_, TestDriver> {
+        self.driver.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn turn(&self, passed_ns: u64, rung: &[u64]) {
-        self.here().turn(passed_ns, rung);
+        self.driver().turn(passed_ns, rung);
     }
 
     fn step(&mut self, choice: u8, bytes: &mut Bytes<'_>) {
@@ -224,9 +225,9 @@ impl Rig {
 
     fn check(&mut self) {
         self.turn(1_000, &[]);
-        assert_eq!(self.control.defect().or_else(|| self.here().defect()), None);
-        let is_open = |word| self.page.word(word).load(Ordering::SeqCst) == 0;
-        assert!((1..SHARED_WORDS).all(is_open), "the honest process is held");
+        assert_eq!(self.control.defect().or_else(|| self.driver().defect()), None);
+        let is_open = |gate| !self.page.is_closed(gate);
+        assert!((0..GATES_PER_PAGE).all(is_open), "the honest process is held");
         let Answer::Status(status) = self.ask(&Request::Status, false) else {
             panic!("the honest process has no answer");
         };

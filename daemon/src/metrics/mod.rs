@@ -10,8 +10,10 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use crate::desk::Desk;
-use crate::scheduler::{Op, new_eventfd};
+use crate::liveness::join;
+use crate::scheduler::Op;
+use crate::scheduler_client::SchedulerClient;
+use crate::waker::new_eventfd;
 use crate::watch::Watched;
 use http::Server;
 pub use place::{MetricsError, Place};
@@ -26,7 +28,7 @@ const FRESH: Duration = Duration::from_millis(100);
 #[derive(Debug)]
 pub(crate) struct Metrics {
     stop: Arc<OwnedFd>,
-    desk: Desk,
+    scheduler: SchedulerClient,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -35,31 +37,38 @@ impl Metrics {
     ///
     /// # Errors
     /// [`MetricsError`].
-    pub(crate) fn start(place: &Place, desk: Desk, watched: Watched) -> Result<Self, MetricsError> {
+    pub(crate) fn start(
+        place: &Place,
+        scheduler: SchedulerClient,
+        watched: Watched,
+    ) -> Result<Self, MetricsError> {
         let listener = place.listen()?;
         let stop = Arc::new(new_eventfd()?);
         let stopped = Arc::clone(&stop);
-        let mut source = Texts { desk: desk.clone(), watched, users: Users::default(), last: None };
+        let mut source =
+            Texts { scheduler: scheduler.clone(), watched, users: Users::default(), last: None };
         let run = move || Server::new(listener, stopped, move || source.text()).run();
         let thread = thread::Builder::new().name("metrics".to_owned()).spawn(run)?;
-        desk.send(Op::Measure(true));
-        Ok(Self { stop, desk, thread: Some(thread) })
+        scheduler.send(Op::Measure(true));
+        Ok(Self { stop, scheduler, thread: Some(thread) })
     }
 }
 
 impl Drop for Metrics {
     fn drop(&mut self) {
-        self.desk.send(Op::Measure(false));
+        self.scheduler.send(Op::Measure(false));
         let _ = rustix::io::write(&self.stop, &1_u64.to_ne_bytes());
-        if self.thread.take().is_some_and(|thread| thread.join().is_err()) {
-            tracing::error!("the thread that answers scrapes panicked");
-        }
+        self.thread.take().into_iter().for_each(join);
     }
 }
 
+/// GPUs with series of their own that no driver lists, as many as the largest nodes have. Processes
+/// name GPUs as they like, and each name has some seventy series for each tenant.
+const GPUS_UNLISTED_MAX: usize = 16;
+
 /// Makes the text, at most so often.
 struct Texts {
-    desk: Desk,
+    scheduler: SchedulerClient,
     watched: Watched,
     users: Users,
     last: Option<(Instant, Arc<str>)>,
@@ -73,7 +82,8 @@ impl Texts {
         {
             return Some(Arc::clone(text));
         }
-        let mut figures = *self.desk.figures()?;
+        let mut figures = *self.scheduler.figures()?;
+        figures.merge_gpus(GPUS_UNLISTED_MAX, |gpu| self.watched.has_gpu(gpu));
         let processes = figures.processes.iter_mut();
         processes.for_each(|(_, client)| self.watched.tell_client(client));
         self.watched.tell_gpus(&mut figures.gpus);
@@ -85,8 +95,8 @@ impl Texts {
             tenants: self.watched.tenants().iter().map(|tenant| tenant.name.clone()).collect(),
             outsiders,
             outsiders_unknown: unknown.len() as u64,
-            connections: self.desk.counts.connections(),
-            refused: self.desk.counts.refused(),
+            connections: self.scheduler.counts.connections(),
+            refused: self.scheduler.counts.refused(),
             figures,
         };
         let text: Arc<str> = encode(scrape).into();

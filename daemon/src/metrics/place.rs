@@ -1,13 +1,14 @@
 //! Where scrapes are answered.
 
-use std::fs;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::PermissionsExt;
-use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
 use std::str::FromStr;
+
+use rustix::net::SocketType;
+
+use crate::listen::{Access, BoundPath, ListenError};
 
 /// Where scrapes are answered: `127.0.0.1:9464`, another port of this machine alone, or
 /// `unix:PATH`.
@@ -31,9 +32,14 @@ pub enum MetricsError {
         "{0} can be reached from other machines; use a loopback address, and a proxy for those"
     )]
     NotLoopback(SocketAddr),
-    /// Another process listens there.
-    #[error("another process listens at {}; choose another place", .0.display())]
-    Taken(PathBuf),
+    /// The path cannot be listened at.
+    #[error("cannot answer scrapes at {}: {source}", path.display())]
+    Listen {
+        /// The path.
+        path: PathBuf,
+        /// Why.
+        source: ListenError,
+    },
     /// The system refuses.
     #[error("cannot answer scrapes: {0}")]
     System(#[from] io::Error),
@@ -66,22 +72,14 @@ impl FromStr for Place {
 pub(super) struct Listener {
     pub(super) socket: OwnedFd,
     pub(super) is_tcp: bool,
-    path: Option<PathBuf>,
-}
-
-impl Drop for Listener {
-    fn drop(&mut self) {
-        if let Some(path) = &self.path {
-            let _ = fs::remove_file(path);
-        }
-    }
+    _path: Option<BoundPath>,
 }
 
 impl Place {
     /// Listens.
     ///
     /// # Errors
-    /// [`MetricsError::NotLoopback`], [`MetricsError::Taken`] and [`MetricsError::System`].
+    /// [`MetricsError::NotLoopback`], [`MetricsError::Listen`] and [`MetricsError::System`].
     pub(super) fn listen(&self) -> Result<Listener, MetricsError> {
         match self {
             Self::Loopback(address) if !address.ip().is_loopback() => {
@@ -90,18 +88,14 @@ impl Place {
             Self::Loopback(address) => {
                 let socket = TcpListener::bind(address)?;
                 socket.set_nonblocking(true)?;
-                Ok(Listener { socket: socket.into(), is_tcp: true, path: None })
+                Ok(Listener { socket: socket.into(), is_tcp: true, _path: None })
             }
             Self::Unix(path) => {
-                if UnixStream::connect(path).is_ok() {
-                    return Err(MetricsError::Taken(path.clone()));
-                }
-                // That of a daemon that was killed.
-                let _ = fs::remove_file(path);
-                let socket = UnixListener::bind(path)?;
-                socket.set_nonblocking(true)?;
-                fs::set_permissions(path, fs::Permissions::from_mode(0o660))?;
-                Ok(Listener { socket: socket.into(), is_tcp: false, path: Some(path.clone()) })
+                let access = Access { mode: 0o660, gid: None };
+                let bound = BoundPath::listen(path, SocketType::STREAM, access);
+                let failed = |source| MetricsError::Listen { path: path.clone(), source };
+                let (socket, path) = bound.map_err(failed)?;
+                Ok(Listener { socket, is_tcp: false, _path: Some(path) })
             }
         }
     }

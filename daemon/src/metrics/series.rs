@@ -208,7 +208,7 @@ const DAEMON: [Family<Scrape>; 10] = [
         "processes_left_out",
         Kind::Level,
         "Processes on GPUs that have no series, since there are too many",
-        |s| Some(whole(s.figures.units.saturating_sub(s.figures.processes.len() as u64))),
+        |s| Some(whole(s.figures.gpu_clients.saturating_sub(s.figures.processes.len() as u64))),
     ),
     ("connections", Kind::Level, "Connections, also of tools", |s| Some(whole(s.connections))),
     ("refused_connections", Kind::Count, "Connections refused, since there were too many", |s| {
@@ -432,7 +432,7 @@ pub fn example() -> String {
         }],
         processes: vec![(7, client)],
         clients: 1,
-        units: 1,
+        gpu_clients: 1,
         totals: [(key.clone(), total)].into(),
         now: [(key, present)].into(),
         ..Figures::default()

@@ -1,6 +1,7 @@
 //! What is counted of a process on a GPU for people: holds, waits, and the share that it got.
 
 use xsched_core::time::{Duration, Instant};
+use xsched_node::entity::{EntityState, SchedEntity};
 
 const US: u64 = 1_000;
 const MS: u64 = 1_000_000;
@@ -51,17 +52,17 @@ impl Histogram {
     }
 }
 
-/// What is counted of a process on a GPU.
+/// Figures of a process on a GPU.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Account {
-    is_loaded: bool,
+    state: EntityState,
     /// Since when it is held, and since when it has work besides.
-    closed: Option<Instant>,
-    waiting: Option<Instant>,
+    held_since: Option<Instant>,
+    waiting_since: Option<Instant>,
     /// Since when it has had work without having been able to run.
     begun: Option<Instant>,
-    /// The hold that lasts, if it came while it had work.
-    stop: Option<Stop>,
+    /// Begin of the hold that lasts, if it came while it had work.
+    stopped: Option<Instant>,
     held: Duration,
     waited: Duration,
     waits: u64,
@@ -69,25 +70,11 @@ pub(crate) struct Account {
     wait_times: Histogram,
     hold_times: Histogram,
     quiet_times: Histogram,
-    /// The last window of [`Account::sample`]: when it ended, what had been used by then.
+    /// The last window of [`Account::sample`]: its end, and what had been used by then.
     sampled: Instant,
     used_ns: u64,
     got_permille: u32,
 }
-
-/// A hold that came while the process had work.
-#[derive(Clone, Copy, Debug)]
-struct Stop {
-    at: Instant,
-    /// How many of its commands had retired when it was looked at last.
-    retired: u64,
-    /// When it was seen last that some had retired since the hold began.
-    last: Option<Instant>,
-}
-
-/// After a hold, it is looked after this time what retires, and then each time that twice as much
-/// has passed.
-const FIRST_LOOK: Duration = Duration::from_us(50);
 
 impl Account {
     /// Begins now.
@@ -95,61 +82,47 @@ impl Account {
         Self { sampled: now, ..Self::default() }
     }
 
-    /// From now on it has work or none, and is held or not, and so many of its commands have
-    /// retired as it says. May be called when nothing changes.
-    pub(crate) fn turn(&mut self, loaded: bool, closed: bool, retired: u64, now: Instant) {
-        self.watch(retired, now);
-        let had_work = std::mem::replace(&mut self.is_loaded, loaded);
-        let was_waiting = self.waiting.is_some();
-        let is_waiting = loaded && closed;
-        self.held = plus(self.held, follow(&mut self.closed, closed, now));
-        self.waited = plus(self.waited, follow(&mut self.waiting, is_waiting, now));
+    /// Takes note of the state of a process. May be called when nothing changes.
+    pub(crate) fn note(&mut self, entity: &SchedEntity, now: Instant) {
+        self.turn(entity.state(), entity.probe().last_end(), now);
+    }
+
+    /// Its state is this one now, and in its last hold commands were last seen to end then.
+    fn turn(&mut self, state: EntityState, last_end: Option<Instant>, now: Instant) {
+        let before = std::mem::replace(&mut self.state, state);
+        let is_waiting = state.is_ready() && state.is_held();
+        self.held = plus(self.held, follow(&mut self.held_since, state.is_held(), now));
+        let was_waiting = self.waiting_since.is_some();
+        self.waited = plus(self.waited, follow(&mut self.waiting_since, is_waiting, now));
         if is_waiting && !was_waiting {
             self.waits += 1;
-            self.stop = had_work.then_some(Stop { at: now, retired, last: None });
+            self.stopped = before.is_ready().then_some(now);
         }
-        if loaded && !had_work {
-            self.begun = Some(now);
-        } else if !loaded {
+        if !state.is_ready() {
             self.begun = None;
+        } else if !before.is_ready() {
+            self.begun = Some(now);
         }
-        if loaded
-            && !closed
+        if state.is_ready()
+            && !state.is_held()
             && let Some(begun) = self.begun.take()
         {
             self.wait_times.add(now.since(begun));
         }
-        if !is_waiting && let Some(stop) = self.stop.take() {
-            self.end_stop(stop, loaded, now);
+        if !is_waiting && let Some(stopped) = self.stopped.take() {
+            self.end_stop(stopped, last_end, now);
         }
     }
 
-    /// A hold has ended, or all work did that could not be held back.
-    fn end_stop(&mut self, stop: Stop, loaded: bool, now: Instant) {
-        if loaded {
-            self.hold_times.add(now.since(stop.at));
+    /// Counts a hold that has ended, or during which all work did that could not be held back.
+    fn end_stop(&mut self, stopped: Instant, last_end: Option<Instant>, now: Instant) {
+        let goes_on = self.state.is_ready();
+        if goes_on {
+            self.hold_times.add(now.since(stopped));
         }
-        if let Some(last) = if loaded { stop.last } else { Some(now) } {
-            self.quiet_times.add(last.since(stop.at));
+        if let Some(quiet) = if goes_on { last_end } else { Some(now) } {
+            self.quiet_times.add(quiet.since(stopped));
         }
-    }
-
-    /// So many of its commands have retired by now, as it says.
-    pub(crate) fn watch(&mut self, retired: u64, now: Instant) {
-        if let Some(stop) = self.stop.as_mut().filter(|stop| stop.retired != retired) {
-            (stop.retired, stop.last) = (retired, Some(now));
-        }
-    }
-
-    /// The time until it is to be looked what has retired since a hold; [`Duration::MAX`] if not.
-    pub(crate) fn left_to_look(&self, now: Instant) -> Duration {
-        let Some(stop) = &self.stop else { return Duration::MAX };
-        let passed_ns = now.since(stop.at).as_ns();
-        let mut due_ns = FIRST_LOOK.as_ns();
-        while due_ns <= passed_ns {
-            due_ns = due_ns.saturating_mul(2);
-        }
-        Duration::from_ns(due_ns - passed_ns)
     }
 
     /// The daemon was too late to renew its hold.
@@ -173,12 +146,12 @@ impl Account {
 
     /// For how long it was held by now.
     pub(crate) fn held(&self, now: Instant) -> Duration {
-        plus(self.held, self.closed.map_or(Duration::ZERO, |since| now.since(since)))
+        plus(self.held, self.held_since.map_or(Duration::ZERO, |since| now.since(since)))
     }
 
     /// For how long it had work and was held by now.
     pub(crate) fn waited(&self, now: Instant) -> Duration {
-        plus(self.waited, self.waiting.map_or(Duration::ZERO, |since| now.since(since)))
+        plus(self.waited, self.waiting_since.map_or(Duration::ZERO, |since| now.since(since)))
     }
 
     pub(crate) const fn waits(&self) -> u64 {
@@ -224,27 +197,33 @@ fn follow(since: &mut Option<Instant>, is_on: bool, now: Instant) -> Duration {
 
 #[cfg(test)]
 mod tests {
+    use xsched_node::entity::EntityState::{Held, Idle, Parked, Running};
+
     use super::*;
 
     fn at(us: u64) -> Instant {
         Instant::from_ns(us * US)
     }
 
+    /// Steps through these states at these microseconds.
+    fn account(steps: &[(EntityState, u64)]) -> Account {
+        let mut account = Account::new(at(0));
+        steps.iter().for_each(|(state, us)| account.turn(*state, None, at(*us)));
+        account
+    }
+
     #[test]
     fn waits_and_holds_are_told_apart() {
-        let mut account = Account::new(at(0));
         // Held without work, then work begins, and it may run after 30 µs.
-        account.turn(false, true, 0, at(10));
-        account.turn(true, true, 0, at(20));
-        account.turn(true, false, 0, at(50));
+        let mut account = account(&[(Parked, 10), (Held, 20), (Running, 50)]);
         // Held for 300 µs in its work.
-        account.turn(true, true, 0, at(100));
-        account.turn(true, true, 0, at(150));
+        account.turn(Held, None, at(100));
+        account.turn(Held, None, at(150));
         assert_eq!(account.waited(at(150)).as_ns(), 80 * US);
-        account.turn(true, false, 0, at(400));
-        account.turn(false, false, 0, at(500));
+        account.turn(Running, None, at(400));
+        account.turn(Idle, None, at(500));
         // Work that runs at once.
-        account.turn(true, false, 0, at(600));
+        account.turn(Running, None, at(600));
         let ns = |time: Duration| time.as_ns() / US;
         assert_eq!([ns(account.held(at(700))), ns(account.waited(at(700)))], [340, 330]);
         assert_eq!(account.waits(), 2);
@@ -256,50 +235,29 @@ mod tests {
 
     #[test]
     fn work_that_goes_away_while_it_is_held_never_waited_for_its_turn() {
-        let mut account = Account::new(at(0));
-        account.turn(true, true, 0, at(10));
-        account.turn(false, true, 0, at(40));
-        account.turn(false, false, 0, at(50));
+        let account = account(&[(Held, 10), (Parked, 40), (Idle, 50)]);
         assert_eq!(*account.wait_times(), Histogram::default());
         assert_eq!((account.waits(), account.waited(at(90)).as_ns()), (1, 30 * US));
     }
 
     #[test]
     fn a_hold_is_quiet_when_the_last_command_retires_that_it_came_too_late_for() {
-        let mut account = Account::new(at(0));
-        account.turn(true, false, 3, at(0));
-        account.turn(true, true, 4, at(100));
-        account.watch(4, at(120));
-        account.watch(5, at(150));
-        account.watch(7, at(180));
-        account.watch(7, at(300));
-        account.turn(true, false, 7, at(900));
+        let mut account = account(&[(Running, 0), (Held, 100)]);
+        account.turn(Running, Some(at(180)), at(900));
         let quiet = account.quiet_times();
         assert_eq!((quiet.sum_ns, quiet.counts[3]), (80 * US, 1));
         assert_eq!(account.hold_times().sum_ns, 800 * US);
         // Nothing retires: it is not known when it was quiet.
-        account.turn(true, true, 7, at(1_000));
-        account.turn(true, false, 7, at(1_100));
+        account.turn(Held, None, at(1_000));
+        account.turn(Running, None, at(1_100));
         assert_eq!(account.quiet_times().counts.iter().sum::<u64>(), 1);
         // All of it retires, so it never runs again.
-        account.turn(true, true, 7, at(1_200));
-        account.turn(false, true, 7, at(1_230));
-        account.turn(false, false, 7, at(1_500));
+        account.turn(Held, None, at(1_200));
+        account.turn(Parked, None, at(1_230));
+        account.turn(Idle, None, at(1_500));
         let counts = |times: &Histogram| times.counts.iter().sum::<u64>();
         assert_eq!((counts(account.quiet_times()), counts(account.hold_times())), (2, 2));
         assert_eq!(account.quiet_times().sum_ns, 110 * US);
-    }
-
-    #[test]
-    fn what_retires_is_looked_at_ever_less_often() {
-        let mut account = Account::new(at(0));
-        assert_eq!(account.left_to_look(at(0)), Duration::MAX);
-        account.turn(true, false, 0, at(0));
-        account.turn(true, true, 0, at(100));
-        let left = [100, 130, 150, 199, 200, 300].map(|us| account.left_to_look(at(us)));
-        assert_eq!(left.map(|left| left.as_ns() / US), [50, 20, 50, 1, 100, 200]);
-        account.turn(true, false, 0, at(400));
-        assert_eq!(account.left_to_look(at(400)), Duration::MAX);
     }
 
     #[test]

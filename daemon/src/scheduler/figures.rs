@@ -1,22 +1,19 @@
 //! What metrics say, as the thread knows it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use xsched_core::id::DeviceId;
 use xsched_core::time::Instant;
-use xsched_node::{ClientStatus, GpuStatus, Place};
+use xsched_node::{ClientStatus, GpuStatus};
 
-use super::Driver;
 use super::account::Histogram;
-use super::unit::Unit;
+use super::gpu_client::GpuClient;
 
 /// Pairs of a GPU and a tenant that totals are kept of. Those of further tenants are counted
 /// together, as of the tenant [`OTHERS`].
 const TOTALS_MAX: usize = 1_024;
-/// Stands for the tenants that there is no room for.
+/// Stands for the tenants and GPUs that there is no room for.
 const OTHERS: &str = "(others)";
-/// Entries of processes that metrics have: of those that have been connected for the longest.
-const PROCESSES_MAX: usize = 512;
 
 /// What metrics say.
 #[derive(Clone, Debug, Default)]
@@ -27,7 +24,7 @@ pub(crate) struct Figures {
     pub(crate) processes: Vec<(u64, ClientStatus)>,
     /// How many processes are connected, and how many processes on GPUs there are.
     pub(crate) clients: u64,
-    pub(crate) units: u64,
+    pub(crate) gpu_clients: u64,
     /// By the names of GPUs and of tenants.
     pub(crate) totals: BTreeMap<(String, String), Total>,
     pub(crate) now: BTreeMap<(String, String), Present>,
@@ -37,6 +34,46 @@ pub(crate) struct Figures {
     pub(crate) orders: u64,
     /// Times the thread woke.
     pub(crate) wakeups: u64,
+}
+
+impl Figures {
+    /// Counts GPUs as one, [`OTHERS`], that no driver lists, beyond the first `max` of them.
+    pub(crate) fn merge_gpus(&mut self, max: usize, is_listed: impl Fn(&str) -> bool) {
+        let of_totals = self.totals.keys().map(|(gpu, _)| gpu);
+        let of_gpus = self.gpus.iter().map(|gpu| &gpu.device);
+        let mut own = BTreeSet::new();
+        for gpu in of_gpus.chain(of_totals).filter(|gpu| !is_listed(gpu)) {
+            if own.len() < max {
+                own.insert(gpu.clone());
+            }
+        }
+        let name = |gpu: String| {
+            if is_listed(&gpu) || own.contains(&gpu) { gpu } else { OTHERS.to_owned() }
+        };
+        let mut gpus = Vec::<GpuStatus>::new();
+        for gpu in std::mem::take(&mut self.gpus) {
+            let device = name(gpu.device);
+            match gpus.iter_mut().find(|known| known.device == device) {
+                Some(known) => {
+                    known.clients += gpu.clients;
+                    known.waiting += gpu.waiting;
+                    known.running_others += gpu.running_others + gpu.running.len() as u32;
+                }
+                None => gpus.push(GpuStatus { device, ..gpu }),
+            }
+        }
+        self.gpus = gpus;
+        for ((gpu, tenant), total) in std::mem::take(&mut self.totals) {
+            let merged = self.totals.entry((name(gpu), tenant)).or_default();
+            merged.combine(&total, u64::saturating_add);
+        }
+        for ((gpu, tenant), present) in std::mem::take(&mut self.now) {
+            self.now.entry((name(gpu), tenant)).or_default().combine(present);
+        }
+        for (_, process) in &mut self.processes {
+            process.device = name(std::mem::take(&mut process.device));
+        }
+    }
 }
 
 /// A tenant's processes on a GPU as they are now.
@@ -51,11 +88,18 @@ pub(crate) struct Present {
 }
 
 impl Present {
-    fn add(&mut self, unit: &Unit) {
+    fn combine(&mut self, other: Self) {
+        self.processes += other.processes;
+        self.running += other.running;
+        self.held += other.held;
+        self.queues = self.queues.saturating_add(other.queues);
+    }
+
+    pub(super) fn add(&mut self, gpu_client: &GpuClient) {
         self.processes += 1;
-        self.running += u64::from(unit.runs());
-        self.held += u64::from(unit.is_loaded() && unit.is_closed());
-        self.queues = self.queues.saturating_add(unit.queues().into());
+        self.running += u64::from(gpu_client.is_running());
+        self.held += u64::from(gpu_client.is_ready() && gpu_client.is_held());
+        self.queues = self.queues.saturating_add(gpu_client.queues().into());
     }
 }
 
@@ -77,14 +121,15 @@ pub(crate) struct Total {
 }
 
 impl Total {
-    fn of(unit: &Unit, now: Instant) -> Self {
-        let account = &unit.account;
+    fn of(gpu_client: &GpuClient, now: Instant) -> Self {
+        let account = &gpu_client.account;
+        let [retired, past] = gpu_client.claims(now);
         Self {
-            device_ns: unit.used().as_ns(),
-            holds: unit.holds,
+            device_ns: gpu_client.used().as_ns(),
+            holds: gpu_client.holds,
             waited_ns: account.waited(now).as_ns(),
-            retired: unit.retired(),
-            past: unit.past_since(),
+            retired,
+            past,
             leases_lost: account.leases_lost(),
             wait_times: *account.wait_times(),
             hold_times: *account.hold_times(),
@@ -112,72 +157,72 @@ impl Total {
 
 /// Totals by GPU and tenant.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Totals(BTreeMap<(DeviceId, String), Total>);
+pub(crate) struct Totals {
+    pub(super) by_tenant: BTreeMap<(DeviceId, String), Total>,
+    /// By the keys of processes, what is counted as an earlier tenant's.
+    told: HashMap<u32, Total>,
+}
 
 impl Totals {
     /// Adds what was counted of a process, but for what an earlier tenant of it has.
-    pub(super) fn add(&mut self, tenant: &str, unit: &Unit, now: Instant) {
-        let mut total = Total::of(unit, now);
-        if let Some(told) = &unit.told {
-            // What a process says may be any number.
+    pub(super) fn add(&mut self, tenant: &str, gpu_client: &GpuClient, now: Instant) {
+        let mut total = Total::of(gpu_client, now);
+        if let Some(told) = self.told.get(&gpu_client.key()) {
             total.combine(told, u64::saturating_sub);
         }
-        self.entry(tenant, unit.device).combine(&total, u64::saturating_add);
+        self.entry(tenant, gpu_client.device).combine(&total, u64::saturating_add);
     }
 
-    /// The number of a GPU becomes that of another.
+    /// Adds what was counted of a process, which has another tenant from now on.
+    pub(super) fn close(&mut self, tenant: &str, gpu_client: &GpuClient, now: Instant) {
+        self.add(tenant, gpu_client, now);
+        self.told.insert(gpu_client.key(), Total::of(gpu_client, now));
+    }
+
+    /// Adds what was counted of a process that has left.
+    pub(super) fn end(&mut self, tenant: &str, gpu_client: &GpuClient, now: Instant) {
+        self.add(tenant, gpu_client, now);
+        self.told.remove(&gpu_client.key());
+    }
+
+    /// Forgets a GPU whose number becomes that of another.
     pub(super) fn forget(&mut self, device: DeviceId) {
-        self.0.retain(|(of, _), _| *of != device);
+        self.by_tenant.retain(|(of, _), _| *of != device);
     }
 
     fn entry(&mut self, tenant: &str, device: DeviceId) -> &mut Total {
         let key = (device, tenant.to_owned());
-        let has_room = self.0.len() < TOTALS_MAX || self.0.contains_key(&key);
+        let has_room = self.by_tenant.len() < TOTALS_MAX || self.by_tenant.contains_key(&key);
         let key = if has_room { key } else { (device, OTHERS.to_owned()) };
-        self.0.entry(key).or_default()
+        self.by_tenant.entry(key).or_default()
     }
 }
 
-impl Driver {
-    /// A process has another tenant from now on: what it did so far stays with this one.
-    pub(super) fn close_totals(&mut self, id: u64, tenant: &str, now: Instant) {
-        let Some(client) = self.clients.get(&id) else { return };
-        for key in &client.units {
-            let Some(unit) = self.units.get(*key) else { continue };
-            self.ended.add(tenant, unit, now);
-            let told = Total::of(unit, now);
-            self.units.change(*key, |unit| unit.told = Some(Box::new(told)));
-        }
-    }
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-    /// What metrics say.
-    pub(super) fn figures(&self, now: Instant) -> Figures {
-        let mut totals = self.ended.clone();
-        let mut present = BTreeMap::<(String, String), Present>::new();
-        for client in self.clients.values() {
-            let tenant = &client.rights.party.tenant.name;
-            for unit in client.units.iter().filter_map(|key| self.units.get(*key)) {
-                totals.add(tenant, unit, now);
-                let gpu = self.devices.name(unit.device).to_owned();
-                present.entry((gpu, tenant.clone())).or_default().add(unit);
-            }
-        }
-        let named = |((device, tenant), total): ((DeviceId, String), Total)| {
-            ((self.devices.name(device).to_owned(), tenant), total)
+    #[test]
+    fn gpus_that_no_driver_lists_are_counted_together_beyond_a_number_of_them() {
+        let of = |name: &str| (name.to_owned(), "tenant".to_owned());
+        let total = Total { holds: 1, ..Total::default() };
+        let present = Present { processes: 2, ..Present::default() };
+        let names = ["real", "a", "b", "c", "d"];
+        let gpu = |name: &&str| GpuStatus {
+            device: (*name).to_owned(),
+            clients: 2,
+            ..GpuStatus::default()
         };
-        let stats = self.machine.stats();
-        let (entries, _) = self.entries(|_| true, Place::default(), PROCESSES_MAX, now);
-        Figures {
-            policy: self.policy,
-            gpus: self.gpus(|_| true),
-            processes: entries.into_iter().map(|e| (e.place.connection, e.client)).collect(),
-            clients: self.clients.len() as u64,
-            units: self.units.all().count() as u64,
-            totals: totals.0.into_iter().map(named).collect(),
-            now: present,
-            decisions: stats.decisions,
-            orders: stats.orders,
-            wakeups: self.wakeups,
-        }
+        let mut figures = Figures {
+            gpus: names.iter().map(gpu).collect(),
+            totals: names.iter().map(|name| (of(name), total)).collect(),
+            now: names.iter().map(|name| (of(name), present)).collect(),
+            ..Figures::default()
+        };
+        figures.merge_gpus(2, |name| name == "real");
+        let shown: Vec<_> = figures.gpus.iter().map(|gpu| (&*gpu.device, gpu.clients)).collect();
+        assert_eq!(shown, [("real", 2), ("a", 2), ("b", 2), (OTHERS, 4)]);
+        assert_eq!((figures.totals.len(), figures.totals[&of(OTHERS)].holds), (4, 2));
+        assert_eq!(figures.now[&of(OTHERS)].processes, 4);
     }
 }

@@ -1,21 +1,18 @@
 //! What the thread of the connections asks of the scheduler's.
 
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 
-use rustix::event::{EventfdFlags, eventfd};
 use xsched_core::hint::{Hints, PolicyHint, Priority};
 use xsched_core::time::Duration as Span;
-use xsched_hal_stream::SharedPage;
-use xsched_node::Place;
+use xsched_node::entity::Trial;
+use xsched_node::{Entry, Place, SharedPage, Status};
 use xsched_policies::Any;
 
+use super::client::Client;
 use super::figures::Figures;
 use super::record::Tape;
-use super::status::Part;
-use super::tenancy::By;
-use super::unit::Client;
+use super::rights::Change;
 use crate::liveness::Summary;
 use crate::tenant::{Asker, Tenant};
 
@@ -25,13 +22,7 @@ pub(crate) enum Op {
     /// A process is there.
     Join(u64, Client),
     /// It has handed a page over. Why it is not taken is answered.
-    Page {
-        client: u64,
-        device: String,
-        side_by_side: bool,
-        page: SharedPage,
-        answer: Sender<Result<(), String>>,
-    },
+    Page { client: u64, gpu: Gpu, page: SharedPage, answer: Sender<Result<(), String>> },
     /// It has left.
     Leave(u64),
     /// Another policy, and hints for it.
@@ -40,18 +31,16 @@ pub(crate) enum Op {
     Set { pid: i32, asker: Asker, change: Change, answer: Sender<Result<usize, String>> },
     /// The tenants of connections.
     Configure(Vec<(u64, Arc<Tenant>)>),
-    /// New hints for a connection.
-    Hints { client: u64, hints: Hints, answer: Sender<()> },
+    /// New hints for a connection. Those that it has by then are answered.
+    Hints { client: u64, hints: Hints, answer: Sender<Hints> },
     /// What the asker may see, from a place on.
     Status { asker: Asker, from: Option<Place>, answer: Sender<Part> },
     /// What metrics say.
     Figures { answer: Sender<Box<Figures>> },
     /// Metrics are wanted from now on, or no longer.
     Measure(bool),
-    /// For how long the thread looks for events again at once after one, at most.
-    Spin(Span),
-    /// Whether the next priority runs beside processes that are bound by their hosts.
-    FillPauses(bool),
+    /// Other settings.
+    Tune(Tuning),
     /// Which processes there are, on which GPUs.
     Known { answer: Sender<Vec<Known>> },
     /// The processes that use clearly more of a GPU than they report, by their numbers.
@@ -79,25 +68,6 @@ pub(crate) struct Known {
     pub(crate) tenant: Arc<Tenant>,
 }
 
-/// What is changed of a process.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Change {
-    pub(crate) priority: Option<Priority>,
-    pub(crate) share: Option<u8>,
-    pub(crate) active: Option<bool>,
-    pub(crate) hold: Option<bool>,
-    /// What was changed before, but for holds, does not count any more.
-    pub(crate) is_reset: bool,
-    /// Whose change it is.
-    pub(crate) by: By,
-}
-
-impl Change {
-    pub(crate) fn of_hold(hold: bool, by: By) -> Self {
-        Self { hold: Some(hold), by, ..Self::default() }
-    }
-}
-
 /// The hints of a process.
 pub(crate) fn hints(priority: Priority, share: Option<u8>) -> Hints {
     let mut hints = Hints::with_priority(priority);
@@ -105,18 +75,33 @@ pub(crate) fn hints(priority: Priority, share: Option<u8>) -> Hints {
     hints
 }
 
-/// Wakes the thread.
-#[derive(Clone, Debug)]
-pub(crate) struct Waker(pub(super) Arc<OwnedFd>);
-
-impl Waker {
-    pub(crate) fn wake(&self) {
-        // It is full only if the thread is about to wake.
-        let _ = rustix::io::write(&self.0, &1_u64.to_ne_bytes());
-    }
+/// A GPU, as a process describes it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Gpu {
+    pub(crate) name: String,
+    /// The GPU runs what several processes launch at the same time.
+    pub(crate) is_concurrent: bool,
 }
 
-/// An eventfd that never blocks.
-pub(crate) fn new_eventfd() -> rustix::io::Result<OwnedFd> {
-    eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
+/// Settings of the scheduler's thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Tuning {
+    /// Time for which the thread looks for events again at once after one, at most.
+    pub(crate) spin: Span,
+    /// How lower priorities are tried beside processes that are bound by their hosts; `None` if
+    /// they never run there.
+    pub(crate) fill_pauses: Option<Trial>,
+    /// Time for which a gang claims GPUs while it waits for others.
+    pub(crate) gang_claim: Span,
+}
+
+/// Part of a status: its head, and entries from which to fill it.
+#[derive(Debug, Default)]
+pub(crate) struct Part {
+    pub(crate) head: Status,
+    /// Numbers in `head` of GPUs on which the asker sees processes.
+    pub(crate) seen: Vec<usize>,
+    pub(crate) entries: Vec<Entry>,
+    /// Where it goes on.
+    pub(crate) next: Option<Place>,
 }

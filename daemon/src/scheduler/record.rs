@@ -12,13 +12,9 @@ use std::thread;
 use std::time::Duration as Time;
 
 use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType, send, socketpair, sockopt};
-use xsched_core::id::{CmdId, DeviceId, QueueId};
-use xsched_core::record::{
-    Body, DeviceNote, ENTRY_BYTES_MAX, Entry, Header, Name, Source, Tape as Sink,
-};
+use xsched_core::id::QueueId;
+use xsched_core::record::{Body, ENTRY_BYTES_MAX, Entry, Header, Source, Tape as Sink};
 use xsched_core::time::{Duration, Instant};
-
-use super::Driver;
 
 /// Bytes of a chunk, and how many chunks wait for the reader at most: 1 MiB.
 const CHUNK_BYTES: usize = 8 * 1_024;
@@ -26,14 +22,8 @@ const CHUNKS: usize = 128;
 /// A chunk is sent with the first entry that comes so long after its first.
 const CHUNK_AGE: Duration = Duration::from_ms(250);
 /// A reader that takes nothing for so long has lost the rest of the record.
-const PATIENCE: Time = Time::from_secs(5);
-/// A process that has work for longer makes another request.
-const REQUEST: Duration = Duration::from_ms(1_000);
-/// The device time of a command, at most: by default gates are this far apart.
-const COMMAND: Duration = Duration::from_us(300);
-/// Commands of a request at most.
-const COMMANDS_MAX: u64 = 2_048;
-const NO_QUEUE: QueueId = QueueId::new(0, 0);
+const READER_TIMEOUT: Time = Time::from_secs(5);
+pub(super) const NO_QUEUE: QueueId = QueueId::new(0, 0);
 
 #[derive(Debug, Default)]
 struct Chunk {
@@ -53,7 +43,7 @@ pub(crate) struct Tape {
     lost: HashMap<Option<QueueId>, u64>,
     was_rest: bool,
     /// Nothing more is written: the reader has gone, or the record has its size.
-    is_over: bool,
+    pub(super) is_over: bool,
 }
 
 impl Tape {
@@ -61,7 +51,7 @@ impl Tape {
     pub(crate) fn new(bytes_max: u64) -> std::io::Result<(Self, OwnedFd)> {
         let flags = SocketFlags::CLOEXEC;
         let (own, reader) = socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
-        sockopt::set_socket_timeout(&own, sockopt::Timeout::Send, Some(PATIENCE))?;
+        sockopt::set_socket_timeout(&own, sockopt::Timeout::Send, Some(READER_TIMEOUT))?;
         let (to, chunks) = sync_channel(CHUNKS);
         let writer = move || {
             if let Err(error) = write(&own, &chunks) {
@@ -179,106 +169,15 @@ fn send_all(to: &OwnedFd, mut bytes: &[u8]) -> rustix::io::Result<()> {
 #[derive(Debug)]
 pub(super) struct Recording {
     /// The connection that asked for it.
-    client: u64,
+    pub(super) client: u64,
     /// Of each process on a GPU.
-    works: HashMap<u32, Work>,
+    pub(super) works: HashMap<u32, Work>,
 }
 
 /// What a process on a GPU has done since the record began.
 #[derive(Debug, Default)]
-struct Work {
-    commands: u64,
+pub(super) struct Work {
+    pub(super) commands: u64,
     /// Since when it has work, and the device time that it had used then.
-    open: Option<(Instant, Duration)>,
-}
-
-impl Driver {
-    /// Begins a record; false if there is one.
-    pub(super) fn record(&mut self, client: u64, tape: Tape, now: Instant) -> bool {
-        if self.recording.is_some() {
-            return false;
-        }
-        self.recording = Some(Recording { client, works: HashMap::new() });
-        self.machine.start(now, tape);
-        let devices: Vec<_> = self.units.all().map(|unit| unit.device).collect();
-        devices.into_iter().for_each(|device| self.note_device(device, now));
-        self.units.keys().into_iter().for_each(|key| self.note_work(key, now));
-        self.units.watch_all(true).into_iter().for_each(|key| self.look_at(key, now));
-        true
-    }
-
-    /// Ends the record of a connection.
-    pub(super) fn end_record(&mut self, client: u64, now: Instant) {
-        if self.recording.as_ref().is_some_and(|recording| recording.client == client) {
-            for key in self.units.keys() {
-                self.note_request(key, now);
-            }
-            self.recording = None;
-            drop(self.machine.stop());
-            self.units.watch_all(false).into_iter().for_each(|key| self.look_at(key, now));
-        }
-    }
-
-    /// Names a GPU in the record, if there is one.
-    pub(super) fn note_device(&mut self, device: DeviceId, now: Instant) {
-        let name = Name::new(self.devices.name(device));
-        if let Some(tape) = self.machine.tape() {
-            let body = Body::Device(DeviceNote { device, units: 1, name });
-            tape.put(&Entry { at: now, queue: NO_QUEUE, body });
-        }
-    }
-
-    /// A process has work now, or none any more.
-    pub(super) fn note_work(&mut self, key: u32, now: Instant) {
-        if self.recording.is_none() {
-            return;
-        }
-        self.note_request(key, now);
-        let unit = self.units.get(key).filter(|unit| unit.is_loaded());
-        if let (Some(unit), Some(recording)) = (unit, &mut self.recording) {
-            recording.works.entry(key).or_default().open = Some((now, unit.used()));
-        }
-    }
-
-    /// A process has left a GPU, and its number may become that of another.
-    pub(super) fn forget_work(&mut self, key: u32, now: Instant) {
-        self.note_request(key, now);
-        if let Some(recording) = &mut self.recording {
-            recording.works.remove(&key);
-        }
-    }
-
-    /// Ends requests that go on for long, and a record that is over.
-    pub(super) fn look_after_record(&mut self, now: Instant) {
-        let Some(recording) = &self.recording else { return };
-        let client = recording.client;
-        let is_long = |key: &u32, (since, used): (Instant, Duration)| {
-            let has_used = self.units.get(*key).is_some_and(|unit| unit.used() > used);
-            has_used && now.since(since) >= REQUEST
-        };
-        let works = recording.works.iter().filter_map(|(key, work)| Some((*key, work.open?)));
-        let long: Vec<_> = works.filter(|(key, open)| is_long(key, *open)).collect();
-        long.into_iter().for_each(|(key, _)| self.note_work(key, now));
-        if self.machine.tape().is_some_and(|tape| tape.is_over) {
-            self.end_record(client, now);
-        }
-    }
-
-    /// Writes what a process has done since it has work.
-    fn note_request(&mut self, key: u32, now: Instant) {
-        let (Some(recording), Some(unit)) = (&mut self.recording, self.units.get(key)) else {
-            return;
-        };
-        let Some(work) = recording.works.get_mut(&key) else { return };
-        let Some((since, before)) = work.open.take() else { return };
-        let busy = Duration::from_ns(unit.used().as_ns().saturating_sub(before.as_ns()));
-        let count = busy.as_ns().div_ceil(COMMAND.as_ns()).clamp(1, COMMANDS_MAX);
-        let (first, upto) = (work.commands, CmdId(work.commands + count - 1));
-        work.commands += count;
-        let (queue, Some(tape)) = (unit.queue, self.machine.tape()) else { return };
-        let mut put = |at, body| tape.put(&Entry { at, queue, body });
-        (first..=upto.0).for_each(|cmd| put(since, Body::Submit { cmd: CmdId(cmd), wait: None }));
-        put(since, Body::Wait { cmd: upto, room: false });
-        put(now, Body::Retired { upto, busy });
-    }
+    pub(super) open: Option<(Instant, Duration)>,
 }

@@ -19,9 +19,10 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use xsched_node::{ClientStatus, GpuStatus, Outsider, Status};
 
-use crate::desk::Desk;
-use crate::scheduler::{Op, new_eventfd};
+use crate::scheduler::Op;
+use crate::scheduler_client::SchedulerClient;
 use crate::tenant::{Party, Tenant};
+use crate::waker::new_eventfd;
 use compare::Comparer;
 pub use kfd::Kfd;
 pub use nvml::Nvml;
@@ -134,6 +135,11 @@ impl Watched {
         client.is_understated = found.is_some_and(|(_, is_more)| is_more);
     }
 
+    /// Returns whether a driver has this GPU.
+    pub(crate) fn has_gpu(&self, device: &str) -> bool {
+        self.findings().names.contains_key(device)
+    }
+
     /// Adds the GPUs' names, and GPUs that no process of the daemon has named.
     pub(crate) fn tell_gpus(&self, gpus: &mut Vec<GpuStatus>) {
         for (device, name) in &self.findings().names {
@@ -185,10 +191,14 @@ impl Watch {
     ///
     /// # Errors
     /// If the system gives no thread or file descriptor.
-    pub(crate) fn start(desk: Desk, watched: Watched, drivers: Drivers) -> std::io::Result<Self> {
+    pub(crate) fn start(
+        scheduler: SchedulerClient,
+        watched: Watched,
+        drivers: Drivers,
+    ) -> std::io::Result<Self> {
         let stop = Arc::new(new_eventfd()?);
         let stopped = Arc::clone(&stop);
-        let run = move || watch(&desk, &watched, drivers, &stopped);
+        let run = move || watch(&scheduler, &watched, drivers, &stopped);
         thread::Builder::new().name("watch".to_owned()).spawn(run)?;
         Ok(Self { stop })
     }
@@ -200,7 +210,7 @@ impl Drop for Watch {
     }
 }
 
-fn watch(desk: &Desk, watched: &Watched, mut drivers: Drivers, stop: &OwnedFd) {
+fn watch(scheduler: &SchedulerClient, watched: &Watched, mut drivers: Drivers, stop: &OwnedFd) {
     let mut comparer = Comparer::new(drivers.root);
     loop {
         let mut seen = Seen::default();
@@ -211,7 +221,7 @@ fn watch(desk: &Desk, watched: &Watched, mut drivers: Drivers, stop: &OwnedFd) {
             seen.unknown.extend(more.unknown);
         }
         // Without processes there is nothing to compare.
-        let known = if seen.processes.is_empty() { Some(Vec::new()) } else { desk.known() };
+        let known = if seen.processes.is_empty() { Some(Vec::new()) } else { scheduler.known() };
         // Without an answer, the next look may have one.
         if let Some(known) = known {
             let mut findings = comparer.compare(seen, &known, &watched.tenants());
@@ -219,7 +229,7 @@ fn watch(desk: &Desk, watched: &Watched, mut drivers: Drivers, stop: &OwnedFd) {
             let more = findings.clients.iter().filter(|(_, (_, is_more))| *is_more);
             let more: Vec<_> = more.map(|((pid, _), _)| *pid).collect();
             if !more.is_empty() {
-                desk.send(Op::Understated(more));
+                scheduler.send(Op::Understated(more));
             }
             let mut last = watched.findings();
             // What ends this thread has them forgotten after that.

@@ -4,8 +4,8 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
+use crate::peer_cred::{cgroups, groups};
 use crate::tenant::Who;
-use crate::who::{cgroups, groups};
 
 /// The number of the first pid namespace, which the system gives it always.
 const FIRST_NAMESPACE: &str = "pid:[4026531836]";

@@ -13,11 +13,17 @@ use std::time::{Duration, Instant};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use xsched_daemon::config::{Config, Source};
 use xsched_daemon::{Daemon, Settings};
-use xsched_hal_stream::{PageSource, SharedPage};
-use xsched_node::{Answer, Link, NodeError, Request, Status, Unit, VERSION, Wire};
+use xsched_node::{
+    Answer, Link, NodeError, PageSource, Request, SharedPage, Status, Unit, VERSION, Wire,
+};
 use xsched_policies::Any;
 
 pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Writes into a page from this byte on, as a process does that keeps to no layout.
+pub(crate) fn write(page: &SharedPage, offset: u64, bytes: &[u8]) {
+    assert_eq!(rustix::io::pwrite(page, bytes, offset), Ok(bytes.len()));
+}
 
 #[derive(Debug)]
 pub(crate) struct Node {
@@ -62,9 +68,17 @@ impl Node {
         wire
     }
 
-    /// The daemon still works, and what it says.
+    /// The daemon still works, and what it says. A user of which very many connections have just
+    /// ended gets no service until they are closed.
     pub(crate) fn status(&self) -> Status {
-        self.connect().status().expect("a status")
+        let start = Instant::now();
+        loop {
+            match self.connect().status() {
+                Ok(status) => return status,
+                Err(error) => assert!(start.elapsed() < PATIENCE, "a status: {error}"),
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
     }
 
     pub(crate) fn until(&self, what: &str, done: impl Fn(&Status) -> bool) {
@@ -147,9 +161,9 @@ impl Honest {
         let unit = batch.unit(self.device.to_owned());
         let page = unit.page().expect("a page");
         unit.note(true);
-        let is_closed = || page.word(1).load(Ordering::SeqCst) != 0;
+        let is_closed = || page.is_closed(0);
         wait("the honest process is not preferred", is_closed);
-        assert_eq!(self.page.word(1).load(Ordering::SeqCst), 0, "the honest process is held");
+        assert!(!self.page.is_closed(0), "the honest process is held");
         self.unit.note(false);
         wait("a hold does not end", || !is_closed());
         self.unit.note(true);

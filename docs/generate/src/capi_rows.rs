@@ -9,13 +9,7 @@ use crate::table::{Table, time};
 const DAY: &str = "h200-2026-11-23-launchers";
 
 /// A kind of row: the record, what it is, and where its figure is.
-const KINDS: [(&str, &str, &str); 8] = [
-    (
-        "many",
-        "one thread feeds {} in turn with empty kernels, µs per command",
-        "/per_command/p50_us",
-    ),
-    ("many", "the same with {}, a submit alone, µs", "/submit/p50_us"),
+const KINDS: [(&str, &str, &str); 6] = [
     ("drain", "empty callbacks after a hold, {}, µs per command", "/per_command/p50_us"),
     ("submit", "submit to a held queue each, {}, µs", "/submit/p50_us"),
     ("control", "suspend until {} have ended, after the last, µs", "/after_the_last_kernel/p50_us"),
@@ -25,14 +19,7 @@ const KINDS: [(&str, &str, &str); 8] = [
 ];
 
 /// The modes of the records, one for each column.
-const MODES: [(&str, &str); 6] = [
-    ("plain", "plain streams"),
-    ("plain_threads", "a thread each"),
-    ("lv1", "Lv1"),
-    ("gate", "Lv2"),
-    ("lv1_launcher", "Lv1, launcher threads"),
-    ("gate_launcher", "Lv2, launcher threads"),
-];
+const MODES: [(&str, &str); 3] = [("plain", "plain streams"), ("lv1", "Lv1"), ("gate", "Lv2")];
 
 /// A row for each cell of the records, a column for each way.
 pub(crate) fn table() -> Result<String> {
@@ -48,7 +35,7 @@ pub(crate) fn table() -> Result<String> {
         }
     }
     let paths: Vec<&str> = paths.iter().map(String::as_str).collect();
-    Ok(table.markdown() + &source("cbench", &paths))
+    Ok(table.markdown() + &source("cbench", &paths)?)
 }
 
 fn add(table: &mut Table, rows: &[Value], what: &str, at: &str) -> Result<()> {
@@ -77,7 +64,7 @@ fn figure(value: f64) -> String {
     if value < 100.0 { format!("{value:.2}") } else { format!("{value:.1}") }
 }
 
-/// What tells the rows of a record apart, besides the way.
+/// Text that tells the rows of a record apart, besides the way.
 fn cell(row: &Value) -> String {
     let many =
         |name: &str, n: u64| if n == 1 { format!("1 {name}") } else { format!("{n} {name}s") };

@@ -5,27 +5,47 @@ use std::collections::BTreeMap;
 use anyhow::{Context, Result};
 use clap::{Arg, Command};
 
-/// From so many commands on, an argument that is the same in all of them is listed once.
+/// From this many commands on, an argument that is the same in all of them is listed once.
 const COMMON: usize = 4;
 
 /// The lines of arguments, with how many commands have them.
 type Lines = BTreeMap<String, usize>;
 
-/// The arguments that many commands share, and a section for each command.
+/// The arguments that many commands of `xsched` share, a section for each command, and a table of
+/// the commands of `xsched-lab`.
 pub(crate) fn reference() -> Result<String> {
-    let mut command = xsched_cli::command();
-    command.build();
+    let mut program = xsched_cli::command();
+    program.build();
     let mut lines = Lines::new();
-    count(&command, &mut lines);
+    count(&program, &mut lines);
     let common = lines.iter().filter(|(_, times)| **times >= COMMON).map(|(line, _)| line.as_str());
     let common: String = common.collect();
-    let global = command.get_arguments().filter(|argument| is_shown(argument));
+    let global = program.get_arguments().filter(|argument| is_shown(argument));
     let global: String = global.filter(|argument| argument.is_global_set()).map(line).collect();
     let mut out = format!(
         "## Options of all commands\n\n{global}\n## Options of several commands\n\n{common}\n"
     );
-    section(&command, &mut Vec::new(), &lines, &mut out)?;
+    section(&program, &mut Vec::new(), &lines, &mut out)?;
+    out.push_str("## xsched-lab\n\n| command | does |\n|---|---|\n");
+    rows(&xsched_lab::command(), &mut Vec::new(), &mut out)?;
     Ok(out)
+}
+
+/// A row for each command of a program: its name, and the short text of its help.
+fn rows<'a>(command: &'a Command, path: &mut Vec<&'a str>, out: &mut String) -> Result<()> {
+    path.push(command.get_name());
+    let children: Vec<_> =
+        command.get_subcommands().filter(|child| child.get_name() != "help").collect();
+    if children.is_empty() {
+        let name = path.join(" ");
+        let about = command.get_about().with_context(|| format!("`{name}` has no text"))?;
+        out.push_str(&format!("| `{name}` | {} |\n", paragraph(&about.to_string())));
+    }
+    for child in children.into_iter().filter(|child| !child.is_hide_set()) {
+        rows(child, path, out)?;
+    }
+    path.pop();
+    Ok(())
 }
 
 /// The arguments of a command, help, hidden ones and those of all commands left out.

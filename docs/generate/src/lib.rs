@@ -7,18 +7,14 @@
 mod capi_rows;
 mod commands;
 mod environment;
-mod functions;
-mod goals;
 mod h200;
 mod interfaces;
-mod kept;
+mod lab;
 mod metrics;
-mod models;
 mod places;
 mod records;
-mod scenarios;
+mod runtime;
 mod simulated;
-mod suite;
 mod table;
 
 use std::fs;
@@ -34,47 +30,46 @@ const START: &str = "<!-- xsched-book ";
 const END: &str = "<!-- end -->";
 
 /// Every generated part.
-const PARTS: [Part; 35] = [
+const PARTS: [Part; 24] = [
     ("commands", commands::reference),
+    ("policies", policies),
+    ("scenario", scenario),
     ("environment", environment::reference),
     ("daemon-config", daemon_config),
     ("metrics", metrics::reference),
     ("daemon-metrics", metrics::daemon),
-    ("c", interfaces::c),
     ("c-program", interfaces::c_program),
-    ("python", interfaces::python),
-    ("cuda-functions", functions::cuda),
-    ("hip-functions", functions::hip),
-    ("scenario-keys", scenarios::keys),
-    ("conformance", suite::checks),
-    ("models", models::reference),
     ("h200-fixed-priority", h200::fixed_priority),
-    ("h200-load20", h200::load20),
     ("h200-processes", h200::processes),
     ("h200-preempt", h200::preempt),
     ("h200-overhead", h200::overhead),
-    ("h200-threshold", h200::threshold),
     ("h200-partition", h200::partition),
     ("h200-graphs", h200::graphs),
-    ("h200-graph-pairs", h200::graph_pairs),
-    ("h200-capi", h200::c_api),
     ("h200-capi-rows", capi_rows::table),
-    ("h200-hip", h200::hip),
-    ("h200-goals", goals::goals),
+    ("lab-goals", lab::goals),
     ("places", places::places),
+    ("runtime-path", runtime::path),
     ("host-preempt", h200::host_preempt),
     ("predictions", simulated::predictions),
     ("prediction-errors", simulated::prediction_errors),
     ("bert-fit", simulated::bert_fit),
-    ("bert-compare", simulated::bert_compare),
     ("lv3", simulated::lv3),
     ("paper", simulated::paper),
-    ("paper-deviations", simulated::paper_deviations),
 ];
 
 /// The daemon's example of a configuration, which its tests read.
 fn daemon_config() -> Result<String> {
     Ok(format!("```toml\n{}```", read(&root().join("daemon/xschedd.example.toml"))?))
+}
+
+/// The example of a scenario, which tests of the simulator read from the page.
+fn scenario() -> Result<String> {
+    Ok(format!("```toml\n{}```", read(&root().join("sim/tests/documented.toml"))?))
+}
+
+/// The table in the documentation of `xsched-policies`.
+fn policies() -> Result<String> {
+    read(&root().join("policies/src/table.md"))
 }
 
 /// Writes every generated part, or with `check` only compares; returns the parts that were stale.
@@ -145,20 +140,10 @@ fn read(path: &Path) -> Result<String> {
 #[doc = include_str!("../../../README.md")]
 struct Readme;
 
-/// The code of the chapter on a first program, compiled and run.
-#[cfg(doctest)]
-#[doc = include_str!("../../src/start/program.md")]
-struct FirstProgram;
-
 /// The code of the chapter on the runtime, compiled and run.
 #[cfg(doctest)]
 #[doc = include_str!("../../src/guides/rust.md")]
 struct Runtime;
-
-/// The code of the chapter on a service, compiled and run.
-#[cfg(doctest)]
-#[doc = include_str!("../../src/guides/service.md")]
-struct Service;
 
 /// The code of the chapter on GPUs, compiled.
 #[cfg(doctest)]
@@ -207,24 +192,23 @@ mod tests {
     }
 
     #[test]
-    fn the_tests_that_pages_name_exist() {
-        let pages = ["docs/src/results/defects.md", "docs/src/reference/models.md"];
-        let pages = pages.map(|page| read(&root().join(page)).expect("a page")).concat();
-        let pages = pages.lines().filter(|line| !line.starts_with("```")).collect::<String>();
+    fn the_tests_that_the_list_of_defects_names_exist() {
+        let page = read(&root().join("sim/tests/upstream/README.md")).expect("a page");
+        let page = page.lines().filter(|line| !line.starts_with("```")).collect::<String>();
         let functions = functions();
         let mut missing = Vec::new();
-        for code in pages.split('`').skip(1).step_by(2) {
+        for code in page.split('`').skip(1).step_by(2) {
             let test = code.rsplit_once("::").map(|(_, name)| name).filter(|name| *name != "*");
             if let Some(name) = test.filter(|name| !functions.contains(*name)) {
                 missing.push(name);
             }
         }
-        assert_eq!(missing, [""; 0], "the pages name tests that do not exist");
+        assert_eq!(missing, [""; 0], "it names tests that do not exist");
     }
 
     const BACKENDS: &str = "docs/src/guides/backends.md";
     /// The hops of the reader's test in ARCHITECTURE.md: a page, and a link on it.
-    const HOPS: [(&str, &str); 9] = [
+    const HOPS: [(&str, &str); 11] = [
         ("README.md", "docs/src/concepts/command.md"),
         ("docs/src/concepts/command.md", "../../../core/src/queue/launch.rs"),
         ("README.md", "docs/src/guides/policies.md"),
@@ -234,10 +218,12 @@ mod tests {
         ("README.md", "docs/src/guides/backends.md"),
         (BACKENDS, "../../../testkit/conformance/tests/minimal_backend/main.rs"),
         (BACKENDS, "../../../CONTRIBUTING.md#add-a-backend"),
+        ("README.md", "docs/src/guides/gpu.md"),
+        ("docs/src/guides/gpu.md", "../../../hal-stream/src/gate_closure.rs"),
     ];
 
     #[test]
-    fn a_reader_gets_from_the_readme_to_the_rule_a_policy_and_a_backend() {
+    fn a_reader_gets_from_the_readme_to_a_rule_a_policy_a_backend_and_a_gate() {
         for (page, link) in HOPS {
             let text = read(&root().join(page)).expect("a page");
             assert!(text.contains(&format!("]({link})")), "{page} does not link to {link}");

@@ -17,7 +17,7 @@ pub(crate) fn reference() -> Result<String> {
     table(&text, &[("queue=", "queue"), ("", "runtime")])
 }
 
-/// Those of the daemon.
+/// Metrics of the daemon.
 pub(crate) fn daemon() -> Result<String> {
     let kinds =
         [("pid=", "process, GPU"), ("tenant=", "tenant, GPU"), ("gpu=", "GPU"), ("", "daemon")];

@@ -1,13 +1,20 @@
 //! Records of benches, as JSON.
 
+use std::path::PathBuf;
+
 use anyhow::{Context, Result};
 use serde_json::Value;
 
 use crate::{read, root};
 
+/// The place of a file below `benches/results`.
+pub(crate) fn root_of(path: &str) -> PathBuf {
+    root().join("benches/results").join(path)
+}
+
 /// A record below `benches/results`.
 pub(crate) fn record(path: &str) -> Result<Value> {
-    let file = root().join("benches/results").join(path);
+    let file = root_of(path);
     serde_json::from_str(&read(&file)?).with_context(|| format!("{}", file.display()))
 }
 
@@ -21,10 +28,14 @@ pub(crate) fn link_as(words: &str, path: &str) -> String {
     format!("[{words}](../../../benches/results/{path})")
 }
 
-/// The line below a table that says which command wrote the record.
-pub(crate) fn source(command: &str, records: &[&str]) -> String {
+/// The line below a table that says which command wrote the records, when, and of which commit.
+pub(crate) fn source(command: &str, records: &[&str]) -> Result<String> {
     let links: Vec<_> = records.iter().map(|path| link(path)).collect();
-    format!("\nBy `{command}`: {}.\n", links.join(", "))
+    let first = records.first().context("a table without a record")?;
+    let folder = first.split('/').next().unwrap_or_default();
+    let summary = record(&format!("{folder}/summary.json"))?;
+    let (day, commit) = (text(&summary, "/date")?, text(&summary, "/commit")?);
+    Ok(format!("\nBy `{command}`, {day}, commit {commit}: {}.\n", links.join(", ")))
 }
 
 /// The values of a list.

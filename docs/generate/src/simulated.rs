@@ -2,16 +2,28 @@
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
+use walkdir::WalkDir;
 
-use crate::kept::{Kept, kept};
-use crate::records::{list, number, record, source, text, whole};
+use crate::records::{list, number, record, root_of, source, text, whole};
 use crate::table::{Table, percent};
 use crate::{read, root};
 
-/// The kept predictions: for each its path and what `xsched bench predict` wrote.
+/// A kept prediction: its path, and what `xsched-lab bench predict` wrote.
+struct Kept {
+    path: String,
+    document: Value,
+}
+
 fn predicted() -> Result<Vec<Kept>> {
-    let is = |kept: &Kept| kept.path.starts_with("simulated/predict-");
-    let found: Vec<_> = kept()?.into_iter().filter(is).collect();
+    let mut found = Vec::new();
+    for entry in WalkDir::new(root_of("simulated")).sort_by_file_name() {
+        let name = entry.context("cannot list the predictions")?;
+        let name = name.file_name().to_string_lossy().into_owned();
+        if name.starts_with("predict-") {
+            let path = format!("simulated/{name}");
+            found.push(Kept { document: record(&path)?, path });
+        }
+    }
     ensure!(!found.is_empty(), "there are no predictions");
     Ok(found)
 }
@@ -22,7 +34,7 @@ fn predicted_record(of: &Value) -> Result<String> {
     Ok(record.trim_start_matches("h200-").to_owned())
 }
 
-/// What `xsched bench predict RECORD --json` wrote about records of an H200.
+/// Predictions of `xsched-lab bench predict RECORD --json` for records of an H200.
 pub(crate) fn predictions() -> Result<String> {
     let mut table = Table::new(["record", "of", "cells", "median error", "largest"]);
     let mut paths = Vec::new();
@@ -42,7 +54,7 @@ pub(crate) fn predictions() -> Result<String> {
         paths.push(path);
     }
     let paths: Vec<&str> = paths.iter().map(String::as_str).collect();
-    Ok(table.markdown() + &source("xsched bench predict RECORD --json OUT", &paths))
+    Ok(table.markdown() + &source("xsched-lab bench predict RECORD --json OUT", &paths)?)
 }
 
 /// Predictions that are named because they are worst.
@@ -117,43 +129,7 @@ pub(crate) fn bert_fit() -> Result<String> {
         }
     }
     let paths: Vec<&str> = paths.iter().map(String::as_str).collect();
-    Ok(table.markdown() + &source("xsched sim run sim/scenarios/NAME.toml --json OUT", &paths))
-}
-
-/// Mean and P99 of the tasks under each policy and level.
-pub(crate) fn bert_compare() -> Result<String> {
-    let names = ["bert-mi308x", "bert-mi308x-hostlock", "bert-h200", "bert-mi308x-endless"];
-    let mut table = Table::new(["scenario", "policy", "mean / P99 of each task", "req/s of all"]);
-    let paths = names.map(|name| format!("simulated/compare-{name}.json"));
-    for (name, path) in names.iter().zip(&paths) {
-        for run in list(&record(path)?, "runs")? {
-            let policy = match text(run, "/policy")? {
-                "fcfs" => "`fcfs`".to_owned(),
-                policy => format!("`{policy}`, Lv{}", whole(run, "/level")?),
-            };
-            let total = number(run, "/bands/total/throughput_rps/median")
-                .or_else(|_| number(run, "/throughput_rps"))?;
-            let tasks: Result<Vec<_>> = tasks(run)?.iter().map(figures).collect();
-            let cells = [format!("`{name}`"), policy, tasks?.join(", "), format!("{total:.1}")];
-            table.row(cells);
-        }
-    }
-    let paths: Vec<&str> = paths.iter().map(String::as_str).collect();
-    let command = "xsched sim compare sim/scenarios/NAME.toml --policies fcfs,hpf --json OUT";
-    Ok(table.markdown() + &source(command, &paths))
-}
-
-/// The tasks of a run: with several seeds their bands.
-fn tasks(run: &Value) -> Result<&[Value]> {
-    list(run.get("bands").unwrap_or(run), "tasks")
-}
-
-fn figures(task: &Value) -> Result<String> {
-    let figure = |name: &str| {
-        let band = number(task, &format!("/latency_ms/{name}/median"));
-        band.or_else(|_| number(task, &format!("/latency_ms/{name}")))
-    };
-    Ok(format!("{} {:.1} / {:.1}", text(task, "/name")?, figure("mean")?, figure("p99")?))
+    Ok(table.markdown() + &source("xsched sim run sim/scenarios/NAME.toml --json OUT", &paths)?)
 }
 
 /// The assumptions and the main tables of what `xsched sim lv3` printed.
@@ -200,24 +176,5 @@ pub(crate) fn paper() -> Result<String> {
             format!("{} of {}", count("near")?, count("numbers")?),
         ]);
     }
-    Ok(table.markdown() + &source("xsched sim paper --out DIR", &[PAPER]))
-}
-
-/// The rows of `xsched sim paper` that miss a goal, are undecided, or deviate.
-pub(crate) fn paper_deviations() -> Result<String> {
-    let of = record(PAPER)?;
-    let mut text = String::new();
-    for (key, title) in [
-        ("missed", "Goals that are missed"),
-        ("undecided", "Goals that an assumption decides"),
-        ("deviations", "Values without a goal that are more than 15 % off"),
-    ] {
-        let lines = list(&of, key)?;
-        text += &format!("{title} ({}):\n\n", lines.len());
-        for line in lines {
-            text += &format!("- {}\n", line.as_str().context("no text")?);
-        }
-        text += "\n";
-    }
-    Ok(text)
+    Ok(table.markdown() + &source("xsched sim paper --out DIR", &[PAPER])?)
 }

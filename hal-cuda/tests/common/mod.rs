@@ -1,4 +1,4 @@
-//! Which driver tests run on.
+//! The driver that tests run on.
 
 use std::env;
 use std::sync::OnceLock;

@@ -51,7 +51,7 @@ pub(crate) fn open(rings: Rings) -> HipApi {
     HipApi::with_library(library(), HipConfig { device, rings }).expect("a device")
 }
 
-/// The same device once more.
+/// Opens the device once more.
 pub(crate) fn again(device: u32) -> HipApi {
     HipApi::with_library(library(), HipConfig { device, rings: Rings::Own }).expect("a device")
 }
@@ -141,7 +141,7 @@ impl Control {
     }
 }
 
-/// What the kernel that takes a time is given.
+/// Arguments of the kernel that takes a time.
 struct Timed {
     ns: u64,
     note: Note,

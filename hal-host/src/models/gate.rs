@@ -9,7 +9,7 @@ use super::harness::{explore, join, long, start};
 use crate::gate::{Gate, Request};
 use crate::sync::modelled::{Signals, handle_here, signal_point};
 
-/// What the device's lock guards here.
+/// State under the device's lock.
 #[derive(Debug, Default)]
 struct Device {
     /// A command was chosen and has not been seen to end.
@@ -20,7 +20,7 @@ struct Device {
     interrupted: bool,
 }
 
-/// What a queue's thread and the interrupting thread share.
+/// State that a queue's thread and the interrupting thread share.
 #[derive(Clone)]
 struct Queue {
     gate: Arc<Gate>,

@@ -1,5 +1,5 @@
 //! Loom models of what the device's threads share without its lock. `cargo xtask loom` runs them;
-//! `docs/src/reference/models.md` lists them.
+//! `cargo xtask loom --list` lists them.
 
 mod gate;
 #[path = "../../../runtime/src/models/harness.rs"]

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::task::Waker;
 
 use xsched_core::fault::Fault;
-use xsched_core::hal::{ErrorType, Forecast, HalError, Retire, StepDone, Steps, Submit};
+use xsched_core::hal::{ErrorType, Forecast, HalError, Kept, Retire, StepDone, Steps, Submit};
 use xsched_core::id::CmdId;
 use xsched_core::level::{Level, Step};
 use xsched_core::queue::Retired;
@@ -44,13 +44,44 @@ impl<S: Submit> Submit for KfdSubmit<S> {
         self.below.launch(cmd, payload, fence).map_err(DeviceError::Below)
     }
 
+    fn begin_launch(
+        &mut self,
+        cmd: CmdId,
+        payload: &Self::Payload,
+        fence: bool,
+    ) -> Result<(), Self::Error> {
+        let entered = self.slot.enter();
+        self.below.begin_launch(cmd, payload, fence).map_err(DeviceError::Below)?;
+        // Until its end.
+        entered.leave_open();
+        Ok(())
+    }
+
+    fn end_launch(&mut self, cmd: CmdId, fence: bool, launched: bool) -> Result<(), Self::Error> {
+        let _entered = self.slot.launch_left_open();
+        self.below.end_launch(cmd, fence, launched).map_err(DeviceError::Below)
+    }
+
     fn fence(&mut self, upto: CmdId) -> Result<(), Self::Error> {
         let _entered = self.slot.enter();
         self.below.fence(upto).map_err(DeviceError::Below)
     }
 
+    fn seal(&mut self, upto: CmdId) -> Result<bool, Self::Error> {
+        let _entered = self.slot.enter();
+        self.below.seal(upto).map_err(DeviceError::Below)
+    }
+
     fn room(&self) -> Option<u32> {
         self.below.room()
+    }
+
+    fn set_crowded(&mut self, is_crowded: bool) {
+        self.below.set_crowded(is_crowded);
+    }
+
+    fn is_held(&self) -> bool {
+        self.below.is_held()
     }
 }
 
@@ -88,9 +119,15 @@ impl<R: ErrorType> ErrorType for KfdRetire<R> {
 }
 
 impl<R: Retire> Retire for KfdRetire<R> {
+    const RUNS_ON_THREADS: bool = R::RUNS_ON_THREADS;
+
     fn poll_retired(&mut self) -> Result<Option<Retired>, Self::Error> {
         let retired = self.below.poll_retired().map_err(DeviceError::Below)?;
         Ok(retired.map(|retired| self.without_stops(retired)))
+    }
+
+    fn kept_by_caller(&self) -> Kept {
+        self.below.kept_by_caller()
     }
 
     fn wake_on_retire(&mut self, waker: &Waker) -> bool {

@@ -26,7 +26,7 @@ pub(super) struct Slot {
     key: u64,
     /// The driver's queue; `None` if it is unknown, and then it is never suspended.
     pub(super) queue: Option<Arc<KfdQueue>>,
-    /// What says whether all that is in the driver's queue is held, if others may be in it.
+    /// Test that all in the driver's queue is held, if others may be in it.
     together: Together,
     /// Where it is said why it has no Lv3 any more.
     reason: Option<Reason>,
@@ -45,13 +45,18 @@ impl Slot {
         LaunchGuard(self)
     }
 
+    /// The launch that was [left open](LaunchGuard::leave_open), until the guard is dropped.
+    pub(super) fn launch_left_open(&self) -> LaunchGuard<'_> {
+        LaunchGuard(self)
+    }
+
     /// The number of the launch that is under way, if one is.
     pub(super) fn launch_under_way(&self) -> Option<u64> {
         let entries = self.entries.load(Ordering::Relaxed);
         (entries % 2 == 1).then_some(entries)
     }
 
-    /// Whether the driver's queue may be suspended, as far as others in it go.
+    /// True if the driver's queue may be suspended, as far as others in it go.
     fn may_stop(&self) -> bool {
         self.together.is_held() != Some(false)
     }
@@ -81,13 +86,20 @@ impl Slot {
 /// Marks a launch as under way for as long as it exists.
 pub(super) struct LaunchGuard<'a>(&'a Slot);
 
+impl LaunchGuard<'_> {
+    /// The launch goes on after this: see [`Slot::launch_left_open`].
+    pub(super) fn leave_open(self) {
+        std::mem::forget(self);
+    }
+}
+
 impl Drop for LaunchGuard<'_> {
     fn drop(&mut self) {
         self.0.entries.fetch_add(1, Ordering::Relaxed);
     }
 }
 
-/// What a step at Lv3 asks of the driver.
+/// Request of a step at Lv3 to the driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum HoldOp {
     Suspend,
@@ -100,7 +112,7 @@ struct Suspended {
     slot: Arc<Slot>,
     /// When that was requested.
     since: Instant,
-    /// It is, unless all are released. If not, others in the driver's queue go on.
+    /// True unless all are released. If false, others in the driver's queue go on.
     is_stopped: bool,
 }
 
@@ -120,7 +132,7 @@ impl Requested {
         stopped.filter_map(|suspended| suspended.slot.queue.clone()).collect()
     }
 
-    /// Whether another queue keeps the driver's queue of this one stopped.
+    /// True if another queue keeps the driver's queue of this one stopped.
     fn is_kept(&self, slot: &Slot) -> bool {
         let mut others = self.suspended.values().filter(|other| other.slot.key != slot.key);
         others.any(|other| other.is_stopped && other.slot.is_in_same_queue(slot))
@@ -157,7 +169,7 @@ impl HeldFlag {
 /// All queues of a device.
 #[derive(Debug)]
 pub(super) struct Holds {
-    /// What suspends queues, once a queue at Lv3 was wanted. Before that no slot has a queue.
+    /// Mechanism, once a queue at Lv3 was wanted. Before that no slot has a queue.
     mechanism: OnceLock<Arc<dyn Mechanism>>,
     guard: Mutex<Option<Guard>>,
     /// Why nothing is suspended any more, if so.
@@ -370,7 +382,7 @@ impl Holds {
         self.held_flag.set(!requested.suspended.is_empty());
     }
 
-    /// Whether a queue is suspended now. False as well while another thread is about it.
+    /// True if a queue is suspended now. False as well while another thread is about it.
     pub(super) fn is_suspended(&self, slot: &Slot) -> bool {
         let Ok(requested) = self.requested.try_lock() else { return false };
         let stopped = requested.suspended.get(&slot.key).is_some_and(|one| one.is_stopped);

@@ -40,7 +40,7 @@ pub type HeldTogether = Arc<dyn Fn() -> Option<bool> + Send + Sync>;
 /// A place where a queue says why it has no Lv3, or has it no more, as text for the user.
 pub type Reason = Arc<Mutex<Option<String>>>;
 
-/// What suspends queues, what knows them, and what ends all suspensions.
+/// Mechanism, attribution and guard of a device.
 #[derive(Debug)]
 pub struct Parts {
     /// Suspends and resumes queues.
@@ -98,7 +98,7 @@ pub struct KfdQueueConfig<C> {
     together: Together,
 }
 
-/// What says whether a queue that streams share is held as a whole, if it can be.
+/// Test that a queue which streams share is held as a whole.
 #[derive(Clone, Default)]
 pub(crate) struct Together(Option<HeldTogether>);
 
@@ -210,10 +210,10 @@ pub struct KfdDevice<B> {
     why_not: Option<Unattributed>,
 }
 
-/// Whether the parts are there.
+/// State of the parts.
 enum State {
     Ready(Box<dyn Attribution>),
-    /// They are made on demand.
+    /// Parts that are made on demand.
     Waiting(Source, Option<GatesOpen>),
 }
 
@@ -283,7 +283,7 @@ impl<B: Backend> KfdDevice<B> {
         Ok(())
     }
 
-    /// What tells which of the driver's queues a stream is, made if it is not there.
+    /// Attribution of streams to the driver's queues, made on demand.
     fn attribution(&mut self) -> Result<&dyn Attribution, Unattributed> {
         if let Some(why) = self.holds.stopped() {
             return Err(KfdError::Stopped { why: why.to_owned() }.into());

@@ -77,12 +77,12 @@ fn watch(
 struct LaunchWatch {
     /// Each launch by its queue's key and its number, with the time of the first check that saw it.
     under_way: Vec<(u64, u64, Instant)>,
-    /// Those that took too long.
+    /// Launches that took too long.
     blocked: Vec<(u64, u64)>,
 }
 
 impl LaunchWatch {
-    /// Whether a launch has been under way for too long.
+    /// True if a launch has been under way for too long.
     fn blocked(&mut self, holds: &Holds, now: Instant, patience: Duration) -> bool {
         let before = std::mem::take(&mut self.under_way);
         self.blocked.clear();
@@ -98,7 +98,7 @@ impl LaunchWatch {
         !self.blocked.is_empty()
     }
 
-    /// Whether a launch that [`LaunchWatch::blocked`] found has not returned yet.
+    /// True if a launch that [`LaunchWatch::blocked`] found has not returned yet.
     fn still_blocked(&self, holds: &Holds) -> bool {
         let slots = holds.slots();
         let is_inside = |(key, count): &(u64, u64)| {

@@ -16,7 +16,7 @@ use crate::topology::Sysfs;
 
 /// A call to suspend or to resume an idle queue that takes longer is no good.
 const CALL_MAX: Duration = Duration::from_secs(1);
-/// What is launched into a queue that runs is done within this.
+/// Longest time of a command in a queue that runs.
 const COMMAND_MAX: Duration = Duration::from_secs(2);
 /// The trial as a whole; the driver itself gives up a preemption after 9 s.
 const PATIENCE: Duration = Duration::from_secs(10);

@@ -68,7 +68,7 @@ impl HipLv3 {
         }
     }
 
-    /// The same with a mechanism of the caller's choice, and without a trial.
+    /// Parts with a mechanism of the caller's choice, without a trial.
     ///
     /// # Errors
     /// Why the mechanism cannot be used.

@@ -1,4 +1,4 @@
-//! Which of the driver's queues the streams of a device have.
+//! Queues of the driver that the streams of a device have.
 
 use std::cell::RefCell;
 use std::collections::HashMap;

@@ -155,7 +155,7 @@ impl<D: Driver> DebugTrap<D> {
         self.pid
     }
 
-    /// Whether the session goes on.
+    /// True if the session goes on.
     #[must_use]
     pub fn is_open(&self) -> bool {
         self.session().open.is_some()

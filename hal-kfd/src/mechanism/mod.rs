@@ -15,7 +15,7 @@ pub use update::UpdateQueue;
 use crate::error::KfdError;
 use crate::queue::KfdQueue;
 
-/// Which mechanism.
+/// Kind of mechanism.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Kind {
@@ -65,7 +65,7 @@ pub type Answers = Vec<Result<(), KfdError>>;
 /// Calls may come from any thread. Suspending a suspended queue, and resuming one that runs, does
 /// nothing and succeeds: another call to the driver would cost another preemption.
 pub trait Mechanism: Debug + Send + Sync {
-    /// Which mechanism this is.
+    /// Kind of this mechanism.
     fn kind(&self) -> Kind;
 
     /// Suspends queues. Their running waves are saved.
@@ -82,7 +82,7 @@ pub trait Mechanism: Debug + Send + Sync {
     /// Forgets a queue that was destroyed, without a call to the driver.
     fn forget(&self, queue: &KfdQueue);
 
-    /// Whether a queue that this mechanism suspended still is, as far as the driver shows it. Costs
+    /// True if a queue that this mechanism suspended still is, as far as the driver shows it. Costs
     /// no preemption.
     ///
     /// # Errors

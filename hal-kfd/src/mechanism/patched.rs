@@ -158,7 +158,7 @@ impl<D: Driver> Mechanism for PatchedDriver<D> {
         self.suspended().remove(queue);
     }
 
-    /// What this mechanism remembers: the patch has no call that tells.
+    /// Memory of this mechanism: the patch has no call that tells.
     fn is_still_suspended(&self, queue: &KfdQueue) -> Result<bool, KfdError> {
         Ok(self.suspended().has(queue))
     }

@@ -12,7 +12,7 @@ pub(super) struct SuspendedQueues {
 }
 
 impl SuspendedQueues {
-    /// Whether this very queue is in the set, and not another with its id.
+    /// True if this very queue is in the set, and not another with its id.
     pub(super) fn has(&self, queue: &KfdQueue) -> bool {
         self.held.get(&queue.id()).is_some_and(|held| std::ptr::eq(&**held, queue))
     }

@@ -13,7 +13,7 @@ use crate::uapi::{self, UPDATE_QUEUE};
 use crate::version::Versioned;
 use crate::watching::{Record, Watcher};
 
-/// A resume is repeated at most so often because the queue's owner updated the queue meanwhile.
+/// A resume is repeated at most this often because the queue's owner updated the queue meanwhile.
 const RACES_MAX: u32 = 4;
 
 /// Makes queues inactive, as ROCm's runtime does itself to reclaim scratch memory.

@@ -15,7 +15,7 @@ const HEADER_BYTES: u64 = 40;
 pub struct SaveArea {
     /// Bytes for each XCC.
     pub bytes_per_xcc: u64,
-    /// Whether the driver listed it (since Linux 6.12). Otherwise it is computed as the driver
+    /// True if the driver listed it (since Linux 6.12). Otherwise it is computed as the driver
     /// does.
     pub read: bool,
 }
@@ -25,13 +25,13 @@ pub struct SaveArea {
 pub struct Gpu {
     /// The number of its node in the topology.
     pub node: u32,
-    /// Its id in the driver's calls.
+    /// Id in the driver's calls.
     pub gpu_id: u32,
     /// The driver's name for it.
     pub name: String,
     /// The driver's properties of it, by name.
     pub properties: BTreeMap<String, u64>,
-    /// Which partition of its GPU it is, from 0, and how many there are.
+    /// Number of the partition of its GPU, from 0, and the count of partitions.
     pub partition: (u32, u32),
 }
 

@@ -35,7 +35,7 @@ impl Module {
         self.parameters.get(parameter)?.parse().ok()
     }
 
-    /// Whether the version, or the source's hash, contains a text.
+    /// True if the version, or the source's hash, contains a text.
     #[must_use]
     pub fn has_signature(&self, signature: &str) -> bool {
         let texts = [&self.version, &self.source_version];

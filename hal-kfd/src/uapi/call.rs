@@ -3,7 +3,7 @@
 use std::fmt;
 use std::marker::PhantomData;
 
-/// Which way the argument goes, as the program sees it. The driver does not look at it.
+/// Direction of the argument, as the program sees it. The driver does not look at it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
     /// The driver reads it (`_IOW`).

@@ -14,7 +14,7 @@ pub const FAILED_BIT: u32 = 1 << 30;
 /// In an id that came back (`KFD_DBG_QUEUE_INVALID_MASK`): there is no such queue, or it is new to
 /// the debugger ([`EC_QUEUE_NEW`]), or already in that state.
 pub const INVALID_BIT: u32 = 1 << 31;
-/// What is the id of an id that came back.
+/// Bits of the id in an id that came back.
 pub const ID_MASK: u32 = !(FAILED_BIT | INVALID_BIT);
 /// The bit that every queue carries until a snapshot cleared it (`KFD_EC_MASK(EC_QUEUE_NEW)`).
 /// While it does, `SUSPEND_QUEUES` answers [`INVALID_BIT`] for it.
@@ -61,11 +61,11 @@ pub struct RuntimeEnable {
     Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
 )]
 pub struct RuntimeInfo {
-    /// What `RUNTIME_ENABLE` was given.
+    /// Argument of `RUNTIME_ENABLE`.
     pub r_debug: u64,
     /// One of [`runtime_state`].
     pub state: u32,
-    /// Whether TTMP registers are set up.
+    /// Nonzero if TTMP registers are set up.
     pub ttmp_setup: u32,
 }
 
@@ -155,7 +155,7 @@ impl DbgTrap {
         Self { pid, operation: P::OPERATION as u32, payload }
     }
 
-    /// What the operation takes, or has left behind.
+    /// Argument of the operation, or its result.
     #[must_use]
     pub fn payload<P: Payload>(&self) -> P {
         let mut payload = P::new_zeroed();
@@ -165,7 +165,7 @@ impl DbgTrap {
     }
 }
 
-/// What an operation of `DBG_TRAP` takes. At most 24 bytes.
+/// Argument of an operation of `DBG_TRAP`. At most 24 bytes.
 pub trait Payload: FromBytes + IntoBytes + Immutable {
     /// The operation.
     const OPERATION: Operation;
@@ -245,7 +245,7 @@ pub struct SuspendQueues {
     pub exceptions: u64,
     /// In: address of the ids, `u32` each; [`INVALID_BIT`] and [`FAILED_BIT`] are set in them.
     pub queues: u64,
-    /// In: so many ids.
+    /// In: this many ids.
     pub count: u32,
     /// In: how long waves may go on, in units of 1024 clocks of the GPU; 0 means 1.
     pub grace: u32,
@@ -260,7 +260,7 @@ payload!(SuspendQueues, SuspendQueues);
 pub struct ResumeQueues {
     /// In: address of the ids, `u32` each; [`INVALID_BIT`] and [`FAILED_BIT`] are set in them.
     pub queues: u64,
-    /// In: so many ids.
+    /// In: this many ids.
     pub count: u32,
     /// Zero.
     pub pad: u32,
@@ -277,7 +277,7 @@ pub struct QueueSnapshot {
     pub exceptions: u64,
     /// In: address of the entries ([`QueueSnapshotEntry`]).
     pub entries: u64,
-    /// In: room for so many; out: so many queues, which may be more.
+    /// In: room for this many; out: this many queues, which may be more.
     pub count: u32,
     /// In: bytes of an entry; out: bytes that the driver writes of one, which may be fewer.
     pub entry_size: u32,
@@ -294,7 +294,7 @@ pub struct DeviceSnapshot {
     pub exceptions: u64,
     /// In: address of the entries.
     pub entries: u64,
-    /// In: room for so many; out: so many GPUs.
+    /// In: room for this many; out: this many GPUs.
     pub count: u32,
     /// In and out: bytes of an entry.
     pub entry_size: u32,
@@ -319,7 +319,7 @@ pub struct QueueSnapshotEntry {
     pub save_address: u64,
     /// The queue.
     pub queue_id: u32,
-    /// Its GPU.
+    /// GPU.
     pub gpu_id: u32,
     /// Bytes of the ring.
     pub ring_size: u32,

@@ -39,15 +39,15 @@ pub struct GetProcessAperturesNew {
 pub struct ProcessAperture {
     /// Where the LDS begins.
     pub lds_base: u64,
-    /// Its last address.
+    /// Last address.
     pub lds_limit: u64,
     /// Where scratch begins.
     pub scratch_base: u64,
-    /// Its last address.
+    /// Last address.
     pub scratch_limit: u64,
     /// Where the GPU's addresses begin.
     pub gpuvm_base: u64,
-    /// Their last one.
+    /// Last one.
     pub gpuvm_limit: u64,
     /// The GPU, or partition of one.
     pub gpu_id: u32,

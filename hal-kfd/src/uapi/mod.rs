@@ -1,4 +1,4 @@
-//! What the driver's calls take, each declared once, with its layout checked when this is compiled.
+//! Arguments of the driver's calls, declared once, with layouts checked by the compiler.
 //!
 //! Source: `include/uapi/linux/kfd_ioctl.h` of Linux 6.12 (KFD 1.17), with what other versions have
 //! differently named where it is declared. The two calls of the patched driver are in no kernel;

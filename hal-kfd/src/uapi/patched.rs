@@ -77,7 +77,7 @@ pub struct GPreemptQueues {
     pub exceptions: u64,
     /// In: address of the ids.
     pub queues: u64,
-    /// In: so many ids.
+    /// In: this many ids.
     pub count: u32,
     /// In: how long waves may go on.
     pub grace: u32,

@@ -40,7 +40,7 @@ impl QueueType {
         })
     }
 
-    /// Whether its waves are saved and restored. Copies are not.
+    /// True if its waves are saved and restored. Copies are not.
     #[must_use]
     pub const fn runs_waves(self) -> bool {
         matches!(self, Self::Compute | Self::ComputeAql)
@@ -91,7 +91,7 @@ pub struct CreateQueue88 {
     Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
 )]
 pub struct CreateQueue {
-    /// What it was before.
+    /// Earlier form of the argument.
     pub base: CreateQueue88,
     /// In: the engine, for [`QueueType::SdmaByEngine`].
     pub sdma_engine: u32,
@@ -170,7 +170,7 @@ pub struct GetQueueWaveState {
 pub struct ContextSaveHeader {
     /// Bytes from the start of the area to the control stack.
     pub control_stack_offset: u32,
-    /// Its bytes.
+    /// Bytes.
     pub control_stack_size: u32,
     /// Bytes from the start of the area to the end of the waves' state.
     pub wave_state_offset: u32,
@@ -178,7 +178,7 @@ pub struct ContextSaveHeader {
     pub wave_state_size: u32,
     /// Bytes from the start of the area to the debugger's memory.
     pub debug_offset: u32,
-    /// Its bytes.
+    /// Bytes.
     pub debug_size: u32,
     /// Address of a word for exceptions.
     pub error_payload: u64,

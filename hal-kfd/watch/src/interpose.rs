@@ -8,6 +8,7 @@ use xsched_hal_kfd::preloaded::{ENDS_QUEUE, ENDS_RUNTIME, WatchedQueue};
 use xsched_hal_kfd::uapi::{
     self, CreateQueue88, DestroyQueue, MODE_ENABLE, RuntimeEnable, UpdateQueue,
 };
+use xsched_hal_process::loader;
 
 use crate::table::{lock, this_thread};
 
@@ -37,12 +38,11 @@ pub(crate) fn hold(id: u32, held: bool) -> Option<WatchedQueue> {
 /// # Safety
 /// As the C library's.
 unsafe fn next(descriptor: c_int, request: c_ulong, argument: *mut c_void) -> c_int {
-    // SAFETY: the name ends with a zero. Looking it up each time costs a tenth of a microsecond.
-    let found = unsafe { libc::dlsym(libc::RTLD_NEXT, c"ioctl".as_ptr()) };
-    if found.is_null() {
+    // Looking it up each time costs a tenth of a microsecond.
+    let Some(found) = loader::next(c"ioctl") else {
         // SAFETY: the caller's promise is the system call's.
         return unsafe { libc::syscall(libc::SYS_ioctl, descriptor, request, argument) } as c_int;
-    }
+    };
     // SAFETY: it is `ioctl`; a function that takes more arguments than are declared here is called
     // in the same way on all machines with this driver.
     let ioctl: Ioctl = unsafe { transmute(found) };

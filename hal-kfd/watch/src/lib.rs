@@ -47,7 +47,7 @@ pub unsafe extern "C" fn xsched_kfd_watch_created_v1(
 ) -> usize {
     let found = lock().created_since(since, table::this_thread());
     for (at, queue) in found.iter().take(room).enumerate() {
-        // SAFETY: the caller promises room for so many.
+        // SAFETY: the caller promises room for this many.
         unsafe { queues.add(at).write(*queue) };
     }
     found.len()
@@ -94,7 +94,7 @@ pub unsafe extern "C" fn xsched_kfd_watch_written_v1(queues: *mut [u64; 3], room
     let mut count = 0;
     for row in table.written() {
         if count < room {
-            // SAFETY: the caller promises room for so many.
+            // SAFETY: the caller promises room for this many.
             unsafe { queues.add(count).write(row) };
         }
         count += 1;

@@ -149,7 +149,7 @@ pub(crate) fn lock() -> MutexGuard<'static, Table> {
     table
 }
 
-/// This thread, as the system numbers it.
+/// Number of this thread in the system.
 pub(crate) fn this_thread() -> i32 {
     // SAFETY: it takes nothing and cannot fail.
     unsafe { libc::gettid() }

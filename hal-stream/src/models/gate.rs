@@ -6,38 +6,39 @@ use std::sync::atomic::Ordering;
 use loom::sync::atomic::AtomicBool;
 
 use super::harness::{explore, join, start};
+use super::registry::{gates, member};
 use super::{Flag, flag, seen};
 use crate::gate::Gate;
-use crate::sync::OWN;
-use crate::sync::Word;
+use crate::gate_closure::OwnBit;
+use crate::registry::GateRegistry;
+use crate::sync::{OWN, Word};
 
-/// Forces the gate open and checks that it is open meanwhile.
-fn force_open_for_a_while(gate: &Gate<Flag>, word: &Flag) {
-    gate.force_open(false);
+/// Has all gates open for a while, and checks that this one is open meanwhile.
+fn open_for_a_while(gates: &GateRegistry<Flag>, word: &Flag) {
+    let open = gates.open_all();
     assert_eq!(seen(word), 0, "closed while it is forced open");
-    assert!(!gate.is_closed(), "closed while it is forced open");
     assert_eq!(seen(word), 0, "closed while it is forced open");
-    gate.end_force_open();
+    drop(open);
 }
 
 /// Holds, resumes and holds a queue while so many threads force its gate open.
 fn a_hold_and_openings(callers: usize) {
-    let word = flag();
-    let gate = Arc::new(Gate::new(Arc::clone(&word)));
+    let (gates, (queue, word)) = (gates(), member());
+    gates.add(&queue);
     let threads: Vec<_> = (0..callers)
         .map(|_| {
-            let (gate, word) = (Arc::clone(&gate), Arc::clone(&word));
-            start(move || force_open_for_a_while(&gate, &word))
+            let (gates, word) = (Arc::clone(&gates), Arc::clone(&word));
+            start(move || open_for_a_while(&gates, &word))
         })
         .collect();
-    assert!(gate.set_held(true), "it was open before");
-    assert!(gate.set_held(false), "it was closed before");
+    gates.set_held(&queue, true);
+    gates.set_held(&queue, false);
     assert_eq!(seen(&word), 0, "closed while the queue is not held");
-    assert!(gate.set_held(true), "it was open before");
-    assert!(!gate.set_held(true), "that is no change");
+    gates.set_held(&queue, true);
+    gates.set_held(&queue, true);
     threads.into_iter().for_each(join);
     assert_eq!(seen(&word), OWN, "open in the end");
-    assert!(gate.is_closed(), "open in the end");
+    assert!(queue.gate.is_closed(), "open in the end");
 }
 
 /// The gate is open until the forced opening ends, and afterwards as the scheduler says.
@@ -84,15 +85,16 @@ fn a_queue_that_goes_under_the_watch() {
     explore("gate::a_queue_that_goes_under_the_watch", 8, || {
         let lent = Lent { word: flag(), is_back: Arc::new(AtomicBool::new(false)) };
         let gate = Arc::new(Gate::new(lent.clone()));
-        gate.set_held(true);
+        gate.set_own(OwnBit::Closed);
         let watch = {
             let gate = Arc::clone(&gate);
             start(move || {
                 if gate.foreign_heartbeat().is_some() {
-                    gate.end_foreign_holds();
+                    gate.set_overdue();
+                    gate.open_foreign(true);
                 }
-                gate.force_open(false);
-                gate.end_force_open();
+                gate.set_own(OwnBit::OpenForCalls);
+                gate.set_own(OwnBit::Closed);
             })
         };
         gate.leave();
@@ -106,16 +108,16 @@ fn a_queue_that_goes_under_the_watch() {
 #[test]
 fn an_opening_and_the_end_of_a_hold() {
     explore("gate::an_opening_and_the_end_of_a_hold", 8, || {
-        let word = flag();
-        let gate = Arc::new(Gate::new(Arc::clone(&word)));
+        let (gates, (queue, word)) = (gates(), member());
+        gates.add(&queue);
         let thread = {
-            let (gate, word) = (Arc::clone(&gate), Arc::clone(&word));
-            start(move || force_open_for_a_while(&gate, &word))
+            let (gates, word) = (Arc::clone(&gates), Arc::clone(&word));
+            start(move || open_for_a_while(&gates, &word))
         };
-        gate.set_held(true);
-        gate.set_held(false);
+        gates.set_held(&queue, true);
+        gates.set_held(&queue, false);
         join(thread);
         assert_eq!(seen(&word), 0, "closed in the end");
-        assert!(!gate.is_closed(), "closed in the end");
+        assert!(!queue.gate.is_closed(), "closed in the end");
     });
 }

@@ -7,8 +7,9 @@ use loom::sync::atomic::{AtomicU32, Ordering};
 
 use super::harness::{explore, join, start};
 use super::{Flag, flag};
+use crate::gate_closure::OwnBit;
+use crate::gated_stream::GatedStream;
 use crate::launches::{Call, LaunchCounter, UnderWay};
-use crate::member::Member;
 
 /// What the launches do one after the other, each by a thread of its own.
 const CALLS: [[Call; 2]; 2] = [[Call::Gate, Call::Launch], [Call::Event, Call::Query]];
@@ -66,7 +67,7 @@ fn a_launch_is_seen() {
 fn a_look_behind_a_closed_gate() {
     explore("launches::a_look_behind_a_closed_gate", 8, || {
         let word = flag();
-        let queue = Arc::new(Member::<Flag>::new(Arc::clone(&word), String::new()));
+        let queue = Arc::new(GatedStream::<Flag>::new(Arc::clone(&word), String::new()));
         // Commands launched without a gate.
         let ungated = Arc::new(AtomicU32::new(0));
         let launcher = {
@@ -82,7 +83,7 @@ fn a_look_behind_a_closed_gate() {
                 }
             })
         };
-        queue.gate.set_held(true);
+        queue.gate.set_own(OwnBit::Closed);
         let seen = queue.launches.is_between().then(|| ungated.load(Ordering::Relaxed));
         join(launcher);
         let came = ungated.load(Ordering::Relaxed);

@@ -1,15 +1,15 @@
 //! Loom models of what the threads of a device share. `cargo xtask loom` runs them;
-//! `docs/src/reference/models.md` lists them.
+//! `cargo xtask loom --list` lists them.
 
-mod agree;
 mod gate;
+mod gate_closure;
+mod gate_events;
+mod gate_updates;
 #[path = "../../../runtime/src/models/harness.rs"]
 mod harness;
 mod launches;
-mod marks;
 mod occupancy;
 mod registry;
-mod ties;
 mod timeline;
 
 use std::sync::Arc;

@@ -6,7 +6,7 @@ use std::time::Instant;
 use loom::sync::atomic::{AtomicU64, Ordering};
 
 use super::harness::{explore, join, start};
-use crate::occupancy::{Occupancy, Occupant};
+use crate::device_time::{Occupancy, Occupant};
 
 /// A queue with work counts as occupied and one without does not, in every order.
 #[test]

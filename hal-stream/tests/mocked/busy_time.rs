@@ -65,8 +65,15 @@ fn commands_without_a_fence_are_covered_by_one_that_is_put_later() {
     device.api().pass(1_000 * US);
     assert_eq!(poll(&mut queue), None);
     queue.submit.fence(CmdId(2)).expect("a fence");
+    // Each was timed by itself, as nothing was known of its kind.
+    assert_eq!(poll(&mut queue), Some((3, 60 * US)));
+    for n in 3..6 {
+        queue.submit.launch(CmdId(n), &command(20 * US), false).expect("a launch");
+    }
+    device.api().pass(1_000 * US);
+    queue.submit.fence(CmdId(5)).expect("a fence");
     // Counted to the fence, since nothing tells when they ended.
-    assert_eq!(poll(&mut queue), Some((3, 1_000 * US)));
+    assert_eq!(poll(&mut queue), Some((6, 1_000 * US)));
 }
 
 /// A launch that fails leaves no time behind that would count for the next.
@@ -155,5 +162,44 @@ fn device_time_adds_up_whatever_happens() {
         drop(queue);
         drop(open(&mut device, 0));
         assert_eq!(device.api().alive(), (0, 0, 1), "seed {seed}");
+    }
+}
+
+/// Commands of two queues that run in turn, each of which had the device for itself once.
+#[test]
+fn time_that_two_queues_share_is_told_apart() {
+    let mut device = device(Nature::default());
+    let mut queues = [open(&mut device, 200 * US), open(&mut device, 200 * US)];
+    for queue in &mut queues {
+        launch(queue, 0, 1, 100 * US);
+        device.api().pass(100 * US);
+        assert_eq!(poll(queue), Some((1, 100 * US)));
+    }
+    let mut told = 0;
+    for n in 1..100 {
+        // As if each took 100 µs, in turn with the other's.
+        queues.iter_mut().for_each(|queue| launch(queue, n, 1, 200 * US));
+        device.api().pass(200 * US);
+        told += queues.iter_mut().filter_map(poll).map(|(_, busy)| busy).sum::<u64>();
+    }
+    assert_eq!(told, 99 * 200 * US);
+}
+
+/// A hold that no poll saw while it lasted: the command behind it waited for its end.
+#[test]
+fn what_was_held_between_two_polls_counts_as_predicted() {
+    let mut device = device(Nature::default());
+    let mut queue = open(&mut device, 0);
+    launch(&mut queue, 0, 1, 100 * US);
+    device.api().pass(100 * US);
+    assert_eq!(poll(&mut queue), Some((1, 100 * US)));
+    for n in (1..100).step_by(2) {
+        launch(&mut queue, n, 2, 100 * US);
+        queue.preempt.step(Step::Deactivate).expect("a step");
+        device.api().pass(1_000 * US);
+        queue.preempt.step(Step::Reactivate).expect("a step");
+        device.api().pass(1_000 * US);
+        let told = poll(&mut queue).expect("both have retired");
+        assert_eq!(told, (n + 2, 200 * US));
     }
 }

@@ -15,7 +15,7 @@ fn lone_commands_are_seen_without_events() {
     let mut device = device(sees_ends());
     let mut queue = open(&mut device, 200 * US);
     let mut sum = 0;
-    for n in 0..160 {
+    for n in 0..155 {
         launch(&mut queue, n, 1, 30 * US);
         device.api().pass(29 * US);
         assert_eq!(poll(&mut queue), None);
@@ -24,9 +24,9 @@ fn lone_commands_are_seen_without_events() {
         assert_eq!(upto, n + 1);
         sum += busy;
     }
-    assert_eq!(sum, 160 * 30 * US);
-    // One in sixteen is measured, from one event to another.
-    assert_eq!(events(&device), 2 * 160 / 16);
+    assert_eq!(sum, 155 * 30 * US);
+    // One in 31 is measured, from one event to another.
+    assert_eq!(events(&device), 2 * 155 / 31);
 }
 
 #[test]

@@ -119,7 +119,7 @@ fn a_queue_of_a_page_of_its_own_is_held_apart_and_gives_it_back() {
     assert_eq!(device.api().registered(), pages + 1);
     assert!(queue.caps.in_unit);
     let mut other = open(&mut device, 200 * US);
-    page.close_all(Holder::FIRST);
+    page.close_all(Holder::DAEMON);
     launch(&mut queue, 0, 2, US);
     launch(&mut other, 0, 2, US);
     device.api().pass(1_000 * US);
@@ -128,21 +128,21 @@ fn a_queue_of_a_page_of_its_own_is_held_apart_and_gives_it_back() {
     // A call for the whole device opens it, and it is closed again after that.
     let mut third = apart(&mut device).0;
     device.with_gates_open(|| {
-        assert!(!page.is_held_by(1, Holder::FIRST));
-        page.renew_all(Holder::FIRST);
-        assert!(!page.is_held_by(1, Holder::FIRST));
+        assert!(!page.is_held_by(0, Holder::DAEMON));
+        page.close_all(Holder::DAEMON);
+        assert!(!page.is_held_by(0, Holder::DAEMON));
         device.api().pass(1_000 * US);
         assert_eq!(poll(&mut queue).map(|(upto, _)| upto), Some(2));
     });
-    assert!(page.is_held_by(1, Holder::FIRST));
+    assert!(page.is_held_by(0, Holder::DAEMON));
     launch(&mut queue, 2, 2, US);
     launch(&mut third, 0, 2, US);
     device.api().pass(1_000 * US);
     assert_eq!(poll(&mut queue), None);
     assert_eq!(poll(&mut third).map(|(upto, _)| upto), Some(2));
     // Not if the hold has ended meanwhile.
-    device.with_gates_open(|| page.release_all(Holder::FIRST));
-    assert!(!page.is_held_by(1, Holder::FIRST));
+    device.with_gates_open(|| page.release_all(Holder::DAEMON));
+    assert!(!page.is_held_by(0, Holder::DAEMON));
     device.api().pass(1_000 * US);
     assert_eq!(poll(&mut queue).map(|(upto, _)| upto), Some(4));
     drop((queue, other, third));
@@ -159,7 +159,7 @@ fn a_process_that_is_held_has_one_for_each_hold() {
         let told = command(US).expected_ns(US);
         queue.submit.launch(CmdId(n), &told, true).expect("a launch");
     };
-    let holder = Holder::FIRST;
+    let holder = Holder::DAEMON;
     page.close_all(holder);
     (0..3).for_each(|n| told(&mut queue, n));
     // It was open in between, so what was launched first may be running.
@@ -187,8 +187,8 @@ fn a_process_that_takes_turns_is_not_charged_for_what_others_run() {
     };
     assert_eq!(told(0, 10 * US), Some(10 * US));
     assert_eq!(told(1, 20 * US), Some(20 * US));
-    page.close_all(Holder::FIRST);
-    page.release_all(Holder::FIRST);
+    page.close_all(Holder::DAEMON);
+    page.release_all(Holder::DAEMON);
     let expected = told(2, 20 * US);
     assert!(expected < Some(12 * US), "it is not known how long it was held: {expected:?}");
     assert_eq!(told(3, 20 * US), expected);
@@ -208,15 +208,65 @@ fn what_is_measured_beside_others_says_nothing_of_commands() {
         poll(&mut queue).map(|(_, busy)| busy)
     };
     assert_eq!(told(0, 10 * US), Some(10 * US));
-    page.set_beside(true);
+    page.header().set_time_sliced(true);
     for n in 1..100 {
         assert_eq!(told(n, 2_000 * US), Some(10 * US));
     }
-    page.set_beside(false);
+    page.header().set_time_sliced(false);
     assert_eq!(told(100, 2_000 * US), Some(10 * US), "that began before");
     thread::sleep(Duration::from_millis(5));
     assert_eq!(told(101, 10 * US), Some(10 * US));
     assert_eq!(told(102, 20 * US), Some(20 * US));
+}
+
+/// The turn that ended between two polls is a disturbance of what began in it.
+#[test]
+fn what_began_beside_others_is_not_measured_once_they_have_gone() {
+    let (page, mut device) = in_unit(Nature::default());
+    let mut queue = open(&mut device, 200 * US);
+    let mut told = |n, ns| {
+        launch(&mut queue, n, 1, ns);
+        device.api().pass(5_000 * US);
+        page.header().set_time_sliced(false);
+        poll(&mut queue).map(|(_, busy)| busy)
+    };
+    assert_eq!(told(0, 10 * US), Some(10 * US));
+    page.header().set_time_sliced(true);
+    assert_eq!(told(1, 2_000 * US), Some(2_000 * US), "no sample of it was beside others");
+    page.header().set_time_sliced(true);
+    launch(&mut queue, 2, 1, 10 * US);
+    device.api().pass(10 * US);
+    assert_eq!(poll(&mut queue).map(|(upto, _)| upto), Some(3));
+    thread::sleep(Duration::from_millis(5));
+    launch(&mut queue, 3, 1, 2_000 * US);
+    device.api().pass(5_000 * US);
+    page.header().set_time_sliced(false);
+    let told = poll(&mut queue).map(|(_, busy)| busy);
+    assert!(told < Some(1_500 * US), "it began beside others: {told:?}");
+}
+
+/// Little work that waits to be measured is finished with the first command behind a hold.
+#[test]
+fn a_hold_counts_for_no_command_whose_measurement_ends_behind_it() {
+    let (page, mut device) = in_unit(Nature { sees_ends: true, ..Nature::default() });
+    let mut queue = open(&mut device, 0);
+    let little = command(10 * US).of_kind(1).expected_ns(10 * US);
+    queue.submit.launch(CmdId(0), &command(20 * US).of_kind(2), true).expect("a launch");
+    queue.submit.launch(CmdId(1), &little, false).expect("a launch");
+    queue.submit.launch(CmdId(2), &command(30 * US).of_kind(3), true).expect("a launch");
+    // The second one runs, and the third one waits at its gate then.
+    device.api().pass(25 * US);
+    page.close_all(Holder::DAEMON);
+    let mut busy = 0;
+    for us in [20, 10_000, 1_000] {
+        device.api().pass(us * US);
+        busy += poll(&mut queue).map_or(0, |(_, busy)| busy);
+        if us == 10_000 {
+            page.release_all(Holder::DAEMON);
+        }
+    }
+    assert_eq!(poll(&mut queue), None);
+    assert!(busy <= 100 * US, "{busy} ns, where others had 10 ms");
 }
 
 /// A gate is due in front of each command, or of none.
@@ -227,7 +277,7 @@ fn there_is_room_for_as_many_as_the_hardware_queue_takes() {
         // As if each had a gate, two events beside it, and a fence.
         let (mut queue, max) = (open(&mut device, spacing), 64 * 2);
         assert_eq!(queue.submit.room(), Some(max / 5));
-        page.close_all(Holder::FIRST);
+        page.close_all(Holder::DAEMON);
         let mut n = 0;
         while queue.submit.room().is_some_and(|room| room > 0) {
             let told = command(US).expected_ns(US);
@@ -236,7 +286,7 @@ fn there_is_room_for_as_many_as_the_hardware_queue_takes() {
         }
         let put = puts(&device).len();
         assert!(n >= least && put <= max as usize, "{n} launches, {put} entries");
-        page.release_all(Holder::FIRST);
+        page.release_all(Holder::DAEMON);
         device.api().pass(1_000 * US);
         queue.submit.fence(CmdId(n - 1)).expect("a fence");
         device.api().pass(1_000 * US);
@@ -254,9 +304,9 @@ fn who_is_held_for_no_others_may_fill_its_hardware_queue() {
     let queue = open(&mut device, 10_000 * US);
     let room = || queue.submit.room().expect("it is in a unit");
     assert_eq!(room(), device.entries_max() * 2 / 5);
-    page.set_spared(true);
+    page.header().set_rank(NodeRank::Highest);
     assert_eq!(room(), device.entries_max() * 3 / 5);
-    page.set_spared(false);
+    page.header().set_rank(NodeRank::Contended);
     assert_eq!(room(), device.entries_max() * 2 / 5);
 }
 
@@ -288,8 +338,8 @@ fn kinds_that_are_launched_together_are_known_each() {
             n += 1;
         }
         if is_held {
-            page.close_all(Holder::FIRST);
-            page.release_all(Holder::FIRST);
+            page.close_all(Holder::DAEMON);
+            page.release_all(Holder::DAEMON);
         }
         device.api().pass(3_000 * US);
         let mut sum = 0;

@@ -1,5 +1,5 @@
 //! Queues of streams on a device in memory, whose clock the test sets.
-#![allow(unsafe_code, reason = "drivers' handles")]
+#![expect(unsafe_code, reason = "drivers' handles")]
 
 mod busy_time;
 mod contexts;
@@ -27,10 +27,10 @@ use xsched_core::hal::{Backend, Halves, LevelAdapter, Retire, Steps, Submit};
 use xsched_core::id::{CmdId, QueueId};
 use xsched_core::level::{Level, Step};
 use xsched_hal_stream::{
-    Holder, NoGate, PageSource, SHARED_WORDS, SharedPage, Spacing, StreamApi, StreamCommand,
-    StreamConfig, StreamDevice, StreamDeviceConfig, StreamError, StreamPreempt, StreamRetire,
-    StreamSubmit,
+    Holder, NoGate, PageSource, SharedPage, Spacing, StreamApi, StreamCommand, StreamConfig,
+    StreamDevice, StreamDeviceConfig, StreamError, StreamPreempt, StreamRetire, StreamSubmit,
 };
+use xsched_node::{GATES_PER_PAGE, NodeRank};
 
 type Queue = Halves<StreamSubmit<Mock>, StreamRetire<Mock>, LevelAdapter<StreamPreempt<Mock>>>;
 

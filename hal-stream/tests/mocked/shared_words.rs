@@ -67,7 +67,7 @@ fn a_launch_that_blocks_behind_a_gate_of_another_process_opens_it() {
         done.store(true, Ordering::Relaxed);
     });
     assert!(device.forced_open() > 0);
-    assert_eq!(theirs.word(0).load(Ordering::SeqCst), 0);
+    assert_eq!(theirs.gate(0).word.load(Ordering::SeqCst), 0);
 }
 
 #[test]
@@ -79,7 +79,7 @@ fn a_hold_of_another_process_lasts_as_long_as_it_renews_its_lease() {
     let (ours, theirs) = page();
     let gates = device.share(ours).expect("a shared page");
     let gate = gates.take(3).expect("a word");
-    assert!(gates.take(3).is_none() && gates.take(SHARED_WORDS).is_none());
+    assert!(gates.take(3).is_none() && gates.take(GATES_PER_PAGE).is_none());
     let config = StreamConfig::default().in_page(gate);
     let mut queue = device.open(QueueId::new(0, 0), config).expect("a queue");
     let holder = Holder::new(1).expect("a number");
@@ -95,9 +95,9 @@ fn a_hold_of_another_process_lasts_as_long_as_it_renews_its_lease() {
     until("the lease does not end", || device.forced_open() == 1);
     device.api().pass(10 * US);
     assert_eq!(poll(&mut queue).map(|(upto, _)| upto), Some(1));
-    assert_eq!(theirs.word(3).load(Ordering::SeqCst), 0);
+    assert_eq!(theirs.gate(3).word.load(Ordering::SeqCst), 0);
     theirs.release(3, holder);
-    assert_eq!(theirs.word(3).load(Ordering::SeqCst), 0);
+    assert_eq!(theirs.gate(3).word.load(Ordering::SeqCst), 0);
 }
 
 /// A word of a page is of no use to another device, even when the first is gone.
@@ -113,7 +113,7 @@ fn a_gate_of_another_device_is_refused() {
     let refused = second.open(QueueId::new(0, 0), config).map(drop);
     assert!(matches!(refused, Err(StreamError::WordOfOtherDevice)));
     assert_eq!(second.api().alive().0, 0, "a stream is left");
-    assert_eq!(theirs.word(7).load(Ordering::SeqCst), 0);
+    assert_eq!(theirs.gate(7).word.load(Ordering::SeqCst), 0);
 }
 
 /// A queue whose gate is word 1 of the page that is given back. Its device is dropped.
@@ -130,9 +130,9 @@ fn with_shared_gate() -> (Queue, SharedPage) {
 fn a_queue_keeps_the_page_of_its_gate() {
     let (mut queue, theirs) = with_shared_gate();
     queue.preempt.step(Step::Deactivate).expect("a step");
-    assert_eq!(theirs.word(1).load(Ordering::SeqCst), 1);
+    assert_eq!(theirs.gate(1).word.load(Ordering::SeqCst), 1);
     drop(queue);
-    assert_eq!(theirs.word(1).load(Ordering::SeqCst), 0);
+    assert_eq!(theirs.gate(1).word.load(Ordering::SeqCst), 0);
 }
 
 /// The watch is woken by the first hold, and may still have the gate when its page is unmapped.

@@ -1,4 +1,4 @@
-"""What a process is to be: the file SPEC, as `xsched lab` writes it."""
+"""What a process is to be: the file SPEC, as `xsched-lab` writes it."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ use xsched_core::rng::SplitMix64;
 use crate::bench::overhead::affordable;
 use crate::device::foreground::Foreground;
 use crate::device::task::{LaunchPath, Runner};
-use crate::device::{BenchDevice, Described, LabError, PlainStream, QueueParams};
+use crate::device::{BenchDevice, Described, LabError, QueueParams};
 use crate::pace::Pace;
 use crate::stats::{Quantiles, ns_of};
 
@@ -23,7 +23,7 @@ const SEED: u64 = 1;
 /// Launches in a row of which the time of one is taken.
 const LAUNCHES: u32 = 64;
 /// Commands in flight, and per fence, of the rows.
-pub const ROW_WINDOW: (u32, u32) = (16, 8);
+pub(crate) const ROW_WINDOW: (u32, u32) = (16, 8);
 /// A wait that only a hang exceeds.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// How many values a distribution is written down as.
@@ -31,76 +31,77 @@ const VALUES: usize = 50;
 
 /// What is run.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Plan {
+pub(crate) struct Plan {
     /// The task whose times say what waking up takes.
-    pub task: Foreground,
+    pub(crate) task: Foreground,
     /// Device time of a row of commands, in nanoseconds.
-    pub row_ns: u64,
+    pub(crate) row_ns: u64,
     /// Rows of each kind.
-    pub rounds: u32,
+    pub(crate) rounds: u32,
     /// Lone tiny commands, each way.
-    pub lone: u32,
+    pub(crate) lone: u32,
     /// Holds, at each level.
-    pub holds: u32,
+    pub(crate) holds: u32,
 }
 
 /// A hold of a queue with four commands of the task's length, of which the first runs.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Held {
+pub(crate) struct Held {
     /// Number of the level, 1 to 3.
-    pub level: u8,
+    pub(crate) level: u8,
     /// From the hold until the runtime says that it is in effect.
-    pub detect: Quantiles,
+    pub(crate) detect: Quantiles,
     /// From its end until the next command has completed and the waiter knows, less the command's
     /// device time; at Lv3 it is the command that was interrupted, and what it had done before is
     /// taken out as well.
-    pub resume: Quantiles,
+    pub(crate) resume: Quantiles,
 }
 
 /// What came out.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Results {
+pub(crate) struct Results {
     /// On what.
-    pub device: Described,
+    pub(crate) device: Described,
     /// What was run.
-    pub plan: Plan,
+    pub(crate) plan: Plan,
     /// Where the pauses followed from.
-    pub seed: u64,
+    pub(crate) seed: u64,
     /// Host time of a launch behind others, on a plain stream.
-    pub launch: Quantiles,
+    pub(crate) launch: Quantiles,
     /// Host time of a submission behind others.
-    pub submit: Quantiles,
+    pub(crate) submit: Quantiles,
     /// A lone tiny command on a plain stream, right after another one.
-    pub lone: Quantiles,
+    pub(crate) lone: Quantiles,
     /// A lone tiny command through an XQueue.
-    pub lone_queue: Quantiles,
+    pub(crate) lone_queue: Quantiles,
     /// Time per command in a row of commands of the task's length, on a plain stream.
-    pub row: Quantiles,
+    pub(crate) row: Quantiles,
     /// Time per command in such a row through an XQueue at Lv1.
-    pub row_queue: Quantiles,
+    pub(crate) row_queue: Quantiles,
     /// Time per command in such a row at Lv2 with a gate for each, where the device has gates.
-    pub row_gates: Option<Quantiles>,
+    pub(crate) row_gates: Option<Quantiles>,
     /// The task after pauses, on a plain stream.
-    pub task: Quantiles,
+    pub(crate) task: Quantiles,
     /// The task after pauses, through an XQueue.
-    pub task_queue: Quantiles,
+    pub(crate) task_queue: Quantiles,
     /// Of the task's times on a plain stream so many values, the middles of equal parts of the
     /// distribution, less its commands and a lone tiny command: what waking up takes, in
     /// microseconds, not below 0.
-    pub wake_us: Vec<f64>,
+    pub(crate) wake_us: Vec<f64>,
     /// What waking up takes through an XQueue, in microseconds, computed as `wake_us`.
-    pub queue_wake_us: Vec<f64>,
+    pub(crate) queue_wake_us: Vec<f64>,
     /// By how much a sleep exceeds what was asked for.
-    pub oversleep: Quantiles,
+    pub(crate) oversleep: Quantiles,
     /// Holds at each level.
-    pub holds: Vec<Held>,
+    pub(crate) holds: Vec<Held>,
 }
 
 /// Runs everything. `pace` is told the share that is done.
-///
-/// # Errors
-/// If the device or the runtime refuses or hangs, or a command fails.
-pub fn run<B: BenchDevice>(bench: &B, plan: &Plan, pace: &Pace<'_>) -> Result<Results, LabError> {
+pub(crate) fn run<B: BenchDevice>(
+    bench: &B,
+    plan: &Plan,
+    pace: &Pace<'_>,
+) -> Result<Results, LabError> {
     let runtime = Runtime::new(Hpf::default()).map_err(LabError::new)?;
     let device = runtime.device(bench.device()?).map_err(LabError::new)?;
     let described = bench.describe();
@@ -182,9 +183,9 @@ impl<B: BenchDevice> Subject<'_, B> {
             if !self.pace.wants_more(n as usize, 0.1) {
                 break;
             }
-            launch(&mut runner, &command)?;
+            runner.launch(&command)?;
             let start = Instant::now();
-            (0..count).try_for_each(|_| launch(&mut runner, &command))?;
+            (0..count).try_for_each(|_| runner.launch(&command).map(drop))?;
             times.push(ns_of(start.elapsed()) / u64::from(count));
             runner.run(&command, 1)?;
         }
@@ -318,17 +319,6 @@ impl<B: BenchDevice> Subject<'_, B> {
         let resume_ns = ns_of(resumed.elapsed());
         queue.wait_all_timeout(PATIENCE).map_err(LabError::new)?;
         Ok((detect_ns, (resume_ns + ran_ns).saturating_sub(command_ns)))
-    }
-}
-
-/// Launches without waiting.
-fn launch<B: BenchDevice>(runner: &mut Runner<B>, command: &B::Command) -> Result<(), LabError> {
-    match runner {
-        Runner::Plain(stream) => stream.launch(command),
-        Runner::Queue(queue) => {
-            let ticket = queue.submit(command.clone());
-            ticket.map(|_| ()).map_err(|_| LabError::new("the device was lost"))
-        }
     }
 }
 

@@ -17,9 +17,9 @@ use xsched_hal_cuda::{
 use crate::device::gpu::Cuda;
 use crate::device::{BenchDevice, Described, LabError, QueueParams};
 
-pub use held::{Held, Row};
-pub use pair::{Cell, GraphMode, Pair, spacing_label};
-pub use shape::{BERT_BASE_FP32, BERT_LARGE_FP16, Shape};
+pub(crate) use held::Held;
+pub(crate) use pair::{Cell, GraphMode, Pair, spacing_label};
+pub(crate) use shape::BERT_BASE_FP32;
 
 /// Graphs that a queue keeps in flight.
 const IN_FLIGHT: u32 = 2;
@@ -27,44 +27,41 @@ const IN_FLIGHT: u32 = 2;
 type Queue = XQueue<StreamCommand<CudaApi>>;
 
 /// What the 99th percentile of an urgent graph may be, over that of it alone.
-pub const GOAL: f64 = 1.10;
+pub(crate) const GOAL: f64 = 1.10;
 
 /// What is run.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Plan {
+pub(crate) struct Plan {
     /// Holds of each graph; 0 leaves this part out.
-    pub holds: u32,
+    pub(crate) holds: u32,
     /// Kernels of the graph that is held, and the device time of each in nanoseconds.
-    pub kernels: u32,
+    pub(crate) kernels: u32,
     /// See above.
-    pub kernel_ns: u64,
+    pub(crate) kernel_ns: u64,
     /// Requests of the urgent graph in each combination; 0 leaves this part out.
-    pub requests: u32,
+    pub(crate) requests: u32,
     /// Between two requests, in nanoseconds.
-    pub period_ns: u64,
+    pub(crate) period_ns: u64,
 }
 
 /// What came out.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Results {
+pub(crate) struct Results {
     /// On what.
-    pub device: Described,
+    pub(crate) device: Described,
     /// What was run.
-    pub plan: Plan,
+    pub(crate) plan: Plan,
     /// A graph that is held at random moments.
-    pub held: Option<Held>,
+    pub(crate) held: Option<Held>,
     /// Two graphs in the shape of a model at once, for each model.
-    pub pairs: Vec<Pair>,
+    pub(crate) pairs: Vec<Pair>,
     /// What kept a part from coming to its end; what came out before is in the outcome.
-    pub errors: Vec<String>,
+    pub(crate) errors: Vec<String>,
 }
 
 /// Runs both parts. `progress` gets the share that is done. A part that the device keeps from
 /// coming to its end is an error in the outcome.
-///
-/// # Errors
-/// If there is no runtime for the device.
-pub fn run(bench: &Cuda, plan: &Plan, progress: &dyn Fn(f64)) -> Result<Results, LabError> {
+pub(crate) fn run(bench: &Cuda, plan: &Plan, progress: &dyn Fn(f64)) -> Result<Results, LabError> {
     let runtime = Runtime::new(Hpf::default()).map_err(LabError::new)?;
     let device = runtime.device(bench.device()?).map_err(LabError::new)?;
     // As long as the parts take with the default numbers.

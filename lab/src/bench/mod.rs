@@ -1,10 +1,10 @@
 //! Benches: rows of commands on any device, timed with the runtime and without it.
 
-pub mod calibrate;
-pub mod graphs;
-pub mod overhead;
-pub mod partition;
-pub mod preempt;
-pub mod priority;
-pub mod requests;
-pub mod threshold;
+pub(crate) mod calibrate;
+pub(crate) mod graphs;
+pub(crate) mod overhead;
+pub(crate) mod partition;
+pub(crate) mod preempt;
+pub(crate) mod priority;
+pub(crate) mod requests;
+pub(crate) mod threshold;

@@ -16,19 +16,19 @@ use crate::stats::{Processor, Quantiles};
 
 /// What is run.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Plan {
+pub(crate) struct Plan {
     /// Device times of commands, in nanoseconds.
-    pub commands_ns: Vec<u64>,
+    pub(crate) commands_ns: Vec<u64>,
     /// Device time of a row of commands, in nanoseconds.
-    pub row_ns: u64,
+    pub(crate) row_ns: u64,
     /// Rows for each, taken in turns, of which the median counts.
-    pub rounds: u32,
+    pub(crate) rounds: u32,
     /// Lone tiny commands.
-    pub lone: u32,
+    pub(crate) lone: u32,
     /// Commands in flight.
-    pub threshold: u32,
+    pub(crate) threshold: u32,
     /// Commands per fence.
-    pub batch: u32,
+    pub(crate) batch: u32,
 }
 
 /// The ways that a device has.
@@ -55,45 +55,45 @@ fn way(mode: Mode, plan: &Plan) -> LaunchPath {
 
 /// Commands in a row.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Row {
+pub(crate) struct Row {
     /// How they reached the device.
-    pub mode: Mode,
+    pub(crate) mode: Mode,
     /// Device time of a command, in nanoseconds.
-    pub command_ns: u64,
+    pub(crate) command_ns: u64,
     /// How many there are.
-    pub commands: u32,
+    pub(crate) commands: u32,
     /// The row's time.
-    pub row: Quantiles,
+    pub(crate) row: Quantiles,
     /// Median over the median of the plain stream, less 1.
-    pub overhead: f64,
+    pub(crate) overhead: f64,
     /// Processors in use.
-    pub processors: f64,
+    pub(crate) processors: f64,
 }
 
 /// Lone tiny commands.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Lone {
+pub(crate) struct Lone {
     /// How they reached the device.
-    pub mode: Mode,
+    pub(crate) mode: Mode,
     /// From the launch to the end of the wait.
-    pub time: Quantiles,
+    pub(crate) time: Quantiles,
     /// Median less the median of the plain stream, in microseconds.
-    pub added_us: f64,
+    pub(crate) added_us: f64,
 }
 
 /// What came out.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Results {
+pub(crate) struct Results {
     /// On what.
-    pub device: Described,
+    pub(crate) device: Described,
     /// What was run.
-    pub plan: Plan,
+    pub(crate) plan: Plan,
     /// Commands in a row.
-    pub rows: Vec<Row>,
+    pub(crate) rows: Vec<Row>,
     /// Lone tiny commands.
-    pub lone: Vec<Lone>,
+    pub(crate) lone: Vec<Lone>,
     /// Processors in use by a runtime with queues that have nothing to do.
-    pub idle_processors: f64,
+    pub(crate) idle_processors: f64,
 }
 
 /// On a slow device a row of commands takes no longer, unless it is of two.
@@ -102,10 +102,11 @@ const ROW_MAX: Duration = Duration::from_secs(1);
 const IDLE: Duration = Duration::from_secs(2);
 
 /// Runs everything. `pace` is told the share that is done.
-///
-/// # Errors
-/// If the device or the runtime refuses, or a command fails.
-pub fn run<B: BenchDevice>(bench: &B, plan: &Plan, pace: &Pace<'_>) -> Result<Results, LabError> {
+pub(crate) fn run<B: BenchDevice>(
+    bench: &B,
+    plan: &Plan,
+    pace: &Pace<'_>,
+) -> Result<Results, LabError> {
     let runtime = Runtime::new(Hpf::default()).map_err(LabError::new)?;
     let device = runtime.device(bench.device()?).map_err(LabError::new)?;
     let described = bench.describe();

@@ -19,55 +19,56 @@ const WARM_UP: Duration = Duration::from_millis(300);
 
 /// What is run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Plan {
+pub(crate) struct Plan {
     /// The policy's name: one with shares, such as `wfq`, `up` or `pup`.
-    pub policy: String,
+    pub(crate) policy: String,
     /// Parts of the device in percent.
-    pub shares: (u8, u8),
+    pub(crate) shares: (u8, u8),
     /// Device times of the tasks' commands, in nanoseconds.
-    pub commands_ns: (u64, u64),
+    pub(crate) commands_ns: (u64, u64),
     /// Commands that each task keeps in flight.
-    pub threshold: u32,
+    pub(crate) threshold: u32,
     /// Levels to try.
-    pub levels: Vec<u8>,
+    pub(crate) levels: Vec<u8>,
     /// How long is measured, in milliseconds.
-    pub measured_ms: u64,
+    pub(crate) measured_ms: u64,
 }
 
 /// Two tasks at once.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Cell {
+pub(crate) struct Cell {
     /// The level, or nothing for two plain streams.
-    pub level: Option<u8>,
+    pub(crate) level: Option<u8>,
     /// Of what both got, in percent, for the first.
-    pub first_percent: f64,
+    pub(crate) first_percent: f64,
     /// What both got, over what the first task gets alone on a plain stream.
-    pub total: f64,
+    pub(crate) total: f64,
     /// Device time that the runtime counted for each, over what it used; 0 for plain streams.
     #[serde(default)]
-    pub counted: (f64, f64),
+    pub(crate) counted: (f64, f64),
     /// Processors in use, both tasks included.
-    pub processors: f64,
+    pub(crate) processors: f64,
 }
 
 /// What came out.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Results {
+pub(crate) struct Results {
     /// On what.
-    pub device: Described,
+    pub(crate) device: Described,
     /// What was run.
-    pub plan: Plan,
+    pub(crate) plan: Plan,
     /// Device time over time of the first task alone, on a plain stream.
-    pub alone: f64,
+    pub(crate) alone: f64,
     /// Plain streams, and each level.
-    pub cells: Vec<Cell>,
+    pub(crate) cells: Vec<Cell>,
 }
 
 /// Runs all levels. `pace` is told the share that is done.
-///
-/// # Errors
-/// If the policy is not known, the device or the runtime refuses, or a command fails.
-pub fn run<B: BenchDevice>(bench: &B, plan: &Plan, pace: &Pace<'_>) -> Result<Results, LabError> {
+pub(crate) fn run<B: BenchDevice>(
+    bench: &B,
+    plan: &Plan,
+    pace: &Pace<'_>,
+) -> Result<Results, LabError> {
     let policy: Any = plan.policy.parse().map_err(LabError::new)?;
     let runtime = Runtime::new(policy).map_err(LabError::new)?;
     let device = runtime.device(bench.device()?).map_err(LabError::new)?;

@@ -13,16 +13,14 @@ use xsched_core::rng::SplitMix64;
 
 use crate::device::mode::Mode;
 use crate::device::task::{LaunchPath, Runner};
-use crate::device::{BenchDevice, Described, LabError, Victim};
+use crate::device::{BenchDevice, Described, LabError, Victim, until};
 use crate::pace::Pace;
 use crate::stats::{P99_SAMPLES, Quantiles};
 
 /// Where the moments of the holds follow from.
-pub const SEED: u64 = 1;
+pub(crate) const SEED: u64 = 1;
 /// The victim runs for so many commands between two holds, and up to as many more.
 const RUN: u64 = 2;
-/// Between two looks, so that looking costs no processor.
-const POLL_DELAY: Duration = Duration::from_micros(20);
 /// A wait that only a hang exceeds.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// The 99th percentile of a hold at Lv3 is below this, in microseconds.
@@ -32,78 +30,78 @@ const SHORT_US: f64 = 100.0;
 
 /// What is run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Plan {
+pub(crate) struct Plan {
     /// Device times of the victim's commands, in nanoseconds.
-    pub commands_ns: Vec<u64>,
+    pub(crate) commands_ns: Vec<u64>,
     /// The victim's levels and gates.
-    pub modes: Vec<Mode>,
+    pub(crate) modes: Vec<Mode>,
     /// Commands in flight, each with a fence, so that the window is full whenever it can be. At
     /// Lv1, where a hold waits for all of them, only the first is tried.
-    pub thresholds: Vec<u32>,
+    pub(crate) thresholds: Vec<u32>,
     /// Holds in each combination.
-    pub samples: u32,
+    pub(crate) samples: u32,
 }
 
 /// What is asked.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Goal {
+pub(crate) struct Goal {
     /// In words.
-    pub what: String,
+    pub(crate) what: String,
     /// Whether it was reached; `None` with too few samples to say.
-    pub reached: Option<bool>,
+    pub(crate) reached: Option<bool>,
 }
 
 /// One combination.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Row {
+pub(crate) struct Row {
     /// The victim's level and gates.
-    pub mode: Mode,
+    pub(crate) mode: Mode,
     /// Number of the level, 1 to 3.
-    pub level: u8,
+    pub(crate) level: u8,
     /// Device time of a command, in nanoseconds.
-    pub command_ns: u64,
+    pub(crate) command_ns: u64,
     /// Commands in flight.
-    pub threshold: u32,
+    pub(crate) threshold: u32,
     /// From the hold to the victim's last instruction.
-    pub quiet: Quantiles,
+    pub(crate) quiet: Quantiles,
     /// From the hold until the runtime says that it is in effect.
-    pub detect: Quantiles,
+    pub(crate) detect: Quantiles,
     /// From the end of the hold to the victim's next instruction.
-    pub restart: Quantiles,
+    pub(crate) restart: Quantiles,
     /// The victim's clock was off by at most so much, in microseconds.
-    pub uncertain_us: f64,
+    pub(crate) uncertain_us: f64,
     /// Holds at Lv3 after which the victim ran though the runtime said that it did not.
-    pub ran_on: u64,
+    pub(crate) ran_on: u64,
     /// What is asked.
-    pub goal: Goal,
+    pub(crate) goal: Goal,
 }
 
 /// What came out.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Results {
+pub(crate) struct Results {
     /// On what.
-    pub device: Described,
+    pub(crate) device: Described,
     /// What was run.
-    pub plan: Plan,
+    pub(crate) plan: Plan,
     /// Where the moments of the holds followed from.
-    pub seed: u64,
+    pub(crate) seed: u64,
     /// Each combination.
-    pub rows: Vec<Row>,
+    pub(crate) rows: Vec<Row>,
 }
 
 impl Results {
     /// Whether a goal was missed.
-    #[must_use]
-    pub fn missed(&self) -> bool {
+    pub(crate) fn missed(&self) -> bool {
         self.rows.iter().any(|row| row.goal.reached == Some(false))
     }
 }
 
 /// Runs all combinations. `pace` is told the share that is done.
-///
-/// # Errors
-/// If the device or the runtime refuses or hangs, or a command fails.
-pub fn run<B: BenchDevice>(bench: &B, plan: &Plan, pace: &Pace<'_>) -> Result<Results, LabError> {
+pub(crate) fn run<B: BenchDevice>(
+    bench: &B,
+    plan: &Plan,
+    pace: &Pace<'_>,
+) -> Result<Results, LabError> {
     let runtime = Runtime::new(Fcfs).map_err(LabError::new)?;
     let device = runtime.device(bench.device()?).map_err(LabError::new)?;
     let mut combinations = Vec::new();
@@ -222,7 +220,7 @@ impl<B: BenchDevice> Subject<B> {
             let ticket = self.queue.submit(self.victim.next());
             ticket.map_err(|_| LabError::new("the device was lost"))?;
         }
-        until("the victim did not run", || (self.victim.marks() != marks).then_some(()))
+        until(PATIENCE, "the victim did not run", || (self.victim.marks() != marks).then_some(()))
     }
 
     /// One hold and its end.
@@ -230,7 +228,7 @@ impl<B: BenchDevice> Subject<B> {
         let (level, victim) = (self.level, &mut self.victim);
         let held_ns = victim.now_ns();
         self.queue.suspend(level);
-        let detect_ns = until("the hold did not come into effect", || {
+        let detect_ns = until(PATIENCE, "the hold did not come into effect", || {
             let held = matches!(self.queue.stats().hold, HoldState::Held(deep) if deep >= level);
             held.then(|| victim.now_ns().saturating_sub(held_ns))
         })?;
@@ -241,7 +239,7 @@ impl<B: BenchDevice> Subject<B> {
         let resumed_ns = victim.now_ns();
         self.queue.resume();
         let queue = &self.queue;
-        let first_ns = until("the victim did not go on", || {
+        let first_ns = until(PATIENCE, "the victim did not go on", || {
             // What it wrote before it retired is looked for once more.
             let drained = queue.stats().retired == queue.stats().submitted;
             victim.first_ns().map(Some).or(drained.then_some(None))
@@ -258,7 +256,7 @@ impl<B: BenchDevice> Subject<B> {
 /// Waits until the victim runs no more.
 fn settle<V: Victim>(level: Level, queue: &XQueue<V::Command>, victim: &V) -> Result<(), LabError> {
     let mut last = (victim.marks(), Instant::now());
-    until("the victim did not stop", || {
+    until(PATIENCE, "the victim did not stop", || {
         let marks = victim.marks();
         // The victim may have lost its processor for a while, so silence alone says little.
         let runs = match level {
@@ -274,20 +272,6 @@ fn settle<V: Victim>(level: Level, queue: &XQueue<V::Command>, victim: &V) -> Re
         }
         (last.1.elapsed() >= victim.settled()).then_some(())
     })
-}
-
-/// Looks now and then until there is an answer.
-fn until<T>(complaint: &str, mut look: impl FnMut() -> Option<T>) -> Result<T, LabError> {
-    let start = Instant::now();
-    loop {
-        if let Some(answer) = look() {
-            return Ok(answer);
-        }
-        if start.elapsed() > PATIENCE {
-            return Err(LabError::new(complaint));
-        }
-        thread::sleep(POLL_DELAY);
-    }
 }
 
 fn row(times: &Times, (mode, command_ns, threshold): (Mode, u64, u32), slack_us: f64) -> Row {

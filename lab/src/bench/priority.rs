@@ -19,66 +19,63 @@ use crate::pace::Pace;
 use crate::stats::{Processor, Quantiles};
 
 /// Where the pauses follow from.
-pub const SEED: u64 = 1;
+pub(crate) const SEED: u64 = 1;
 /// The background is given so long to fill the device.
 const SETTLE: Duration = Duration::from_millis(30);
 /// What is run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Plan {
+pub(crate) struct Plan {
     /// The foreground task.
-    pub foreground: Foreground,
+    pub(crate) foreground: Foreground,
     /// Device times of the background's commands, in nanoseconds.
-    pub background_ns: Vec<u64>,
+    pub(crate) background_ns: Vec<u64>,
     /// Waves of blocks of the background's commands.
-    pub waves: Vec<u32>,
+    pub(crate) waves: Vec<u32>,
     /// Commands that the background keeps in flight.
-    pub threshold: u32,
+    pub(crate) threshold: u32,
     /// How the two are kept apart.
-    pub modes: Vec<Mode>,
+    pub(crate) modes: Vec<Mode>,
 }
 
 /// One combination.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Cell {
+pub(crate) struct Cell {
     /// How the two were kept apart.
-    pub mode: Mode,
+    pub(crate) mode: Mode,
     /// Device time of the background's commands, in nanoseconds.
-    pub background_ns: u64,
+    pub(crate) background_ns: u64,
     /// Their waves.
-    pub waves: u32,
+    pub(crate) waves: u32,
     /// The foreground's runs.
-    pub foreground: Quantiles,
+    pub(crate) foreground: Quantiles,
     /// Their 99th percentile over that of the task alone, without XSched.
-    pub p99_over_alone: Option<f64>,
+    pub(crate) p99_over_alone: Option<f64>,
     /// Device time of the background over the time that passed.
-    pub background_share: f64,
+    pub(crate) background_share: f64,
     /// Processors in use, both tasks included.
-    pub processors: f64,
+    pub(crate) processors: f64,
 }
 
 /// What came out.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Results {
+pub(crate) struct Results {
     /// On what.
-    pub device: Described,
+    pub(crate) device: Described,
     /// What was run.
-    pub plan: Plan,
+    pub(crate) plan: Plan,
     /// Where the pauses followed from.
-    pub seed: u64,
+    pub(crate) seed: u64,
     /// The foreground alone, on a plain stream.
-    pub alone: Quantiles,
+    pub(crate) alone: Quantiles,
     /// The foreground alone, through an XQueue.
-    pub alone_queue: Quantiles,
+    pub(crate) alone_queue: Quantiles,
     /// Each combination.
-    pub cells: Vec<Cell>,
+    pub(crate) cells: Vec<Cell>,
 }
 
 /// Runs all combinations. `launcher` makes the command lines of backgrounds in processes of their
 /// own; `pace` is told the share that is done.
-///
-/// # Errors
-/// If the device or the runtime refuses, or a command fails.
-pub fn run<B: BenchDevice>(
+pub(crate) fn run<B: BenchDevice>(
     bench: &B,
     plan: &Plan,
     launcher: Launcher<'_>,

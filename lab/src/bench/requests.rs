@@ -23,11 +23,11 @@ use xsched::{Device, Runtime};
 use crate::bench::graphs::BERT_BASE_FP32;
 use crate::device::mode::Mode;
 use crate::device::task::{LaunchPath, Runner};
-use crate::device::{BenchDevice, Described, LabError, PlainStream};
+use crate::device::{BenchDevice, Described, LabError};
 use crate::pace::Pace;
 use crate::stats::{Quantiles, ns_of};
 
-pub use processes::{Client, Launcher, client};
+pub(crate) use processes::{Client, Launcher, client};
 
 /// Commands that a queue keeps in flight, and per fence.
 const WINDOW: (u32, u32) = (64, 16);
@@ -41,7 +41,7 @@ const NO_TIME: &str = "the time for this bench was used up";
 /// How a request is launched.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Form {
+pub(crate) enum Form {
     /// Kernel by kernel.
     #[default]
     Kernels,
@@ -51,8 +51,7 @@ pub enum Form {
 
 impl Form {
     /// Its name.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
+    pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Kernels => "kernels",
             Self::Graph => "graph",
@@ -79,81 +78,78 @@ impl FromStr for Form {
 
 /// What is run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Plan {
+pub(crate) struct Plan {
     /// How requests are launched.
-    pub forms: Vec<Form>,
+    pub(crate) forms: Vec<Form>,
     /// Numbers of threads, each with a stream or a queue of its own.
-    pub threads: Vec<u32>,
+    pub(crate) threads: Vec<u32>,
     /// Numbers of processes, each with one thread and a stream past XSched.
-    pub processes: Vec<u32>,
+    pub(crate) processes: Vec<u32>,
     /// Requests of each thread.
-    pub requests: u32,
+    pub(crate) requests: u32,
     /// Between two requests of a thread, in nanoseconds.
-    pub pause_ns: u64,
+    pub(crate) pause_ns: u64,
     /// How kernels reach the device: `plain` or `lv1`.
-    pub modes: Vec<Mode>,
+    pub(crate) modes: Vec<Mode>,
 }
 
 /// A request, in nanoseconds from the beginning of its combination.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Request {
+pub(crate) struct Request {
     /// The thread or process, from 0.
-    pub thread: u32,
+    pub(crate) thread: u32,
     /// Before the first kernel was launched.
-    pub start_ns: u64,
+    pub(crate) start_ns: u64,
     /// When the last launch had returned.
-    pub submitted_ns: u64,
+    pub(crate) submitted_ns: u64,
     /// When the thread knew that all had run.
-    pub end_ns: u64,
+    pub(crate) end_ns: u64,
 }
 
 /// One combination.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Row {
+pub(crate) struct Row {
     /// How kernels reached the device.
-    pub mode: Mode,
+    pub(crate) mode: Mode,
     /// How they were launched.
     #[serde(default)]
-    pub form: Form,
+    pub(crate) form: Form,
     /// How many threads there were.
-    pub threads: u32,
+    pub(crate) threads: u32,
     /// They were one in each of so many processes; 0 if all were in this one.
     #[serde(default)]
-    pub processes: u32,
+    pub(crate) processes: u32,
     /// Whole requests.
-    pub whole: Quantiles,
+    pub(crate) whole: Quantiles,
     /// The launches of a request.
-    pub submit: Quantiles,
+    pub(crate) submit: Quantiles,
     /// From the last launch to the end.
-    pub rest: Quantiles,
+    pub(crate) rest: Quantiles,
     /// Requests per second of all threads.
-    pub per_second: f64,
+    pub(crate) per_second: f64,
     /// Every request.
-    pub series: Vec<Request>,
+    pub(crate) series: Vec<Request>,
 }
 
 /// What came out.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Results {
+pub(crate) struct Results {
     /// On what.
-    pub device: Described,
+    pub(crate) device: Described,
     /// What was run.
-    pub plan: Plan,
+    pub(crate) plan: Plan,
     /// Lengths of the kernels of a request, in nanoseconds, in order.
-    pub kernels_ns: Vec<u64>,
+    pub(crate) kernels_ns: Vec<u64>,
     /// Each combination.
-    pub rows: Vec<Row>,
+    pub(crate) rows: Vec<Row>,
     /// Combinations that cannot be run here, and why.
-    pub left_out: Vec<(String, String)>,
+    pub(crate) left_out: Vec<(String, String)>,
 }
 
 /// Runs all combinations. `pace` is told the share that is done. Other processes are started by
 /// what `launcher` makes. What the device has no graphs or no processes for is left out, with the
 /// reason.
-///
-/// # Errors
-/// If the device or the runtime refuses, or a kernel fails.
-pub fn run<B: BenchDevice>(
+pub(crate) fn run<B: BenchDevice>(
     bench: &B,
     plan: &Plan,
     launcher: Launcher<'_>,
@@ -294,24 +290,12 @@ fn request<B: BenchDevice>(
 ) -> Result<Request, LabError> {
     let now_ns = || ns_of(origin.elapsed());
     let start_ns = now_ns();
-    let submitted_ns = match runner {
-        Runner::Plain(stream) => {
-            commands.iter().try_for_each(|command| stream.launch(command))?;
-            let submitted_ns = now_ns();
-            stream.wait()?;
-            submitted_ns
-        }
-        Runner::Queue(queue) => {
-            let mut last = None;
-            for command in commands {
-                let ticket = queue.submit(command.clone());
-                last = Some(ticket.map_err(|_| LabError::new("the device was lost"))?);
-            }
-            let submitted_ns = now_ns();
-            last.map_or(Ok(()), |last| queue.wait(last)).map_err(LabError::new)?;
-            submitted_ns
-        }
-    };
+    let mut last = None;
+    for command in commands {
+        last = runner.launch(command)?;
+    }
+    let submitted_ns = now_ns();
+    runner.wait(last)?;
     Ok(Request { thread, start_ns, submitted_ns, end_ns: now_ns() })
 }
 

@@ -11,63 +11,64 @@ use crate::device::{BenchDevice, Described, LabError};
 use crate::pace::Pace;
 
 /// Overhead that counts as little.
-pub const LITTLE: f64 = 0.03;
+pub(crate) const LITTLE: f64 = 0.03;
 
 /// What is run.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Plan {
+pub(crate) struct Plan {
     /// Device times of commands, in nanoseconds.
-    pub commands_ns: Vec<u64>,
+    pub(crate) commands_ns: Vec<u64>,
     /// Levels and gates.
-    pub modes: Vec<Mode>,
+    pub(crate) modes: Vec<Mode>,
     /// Commands in flight; a fence for each half of them.
-    pub thresholds: Vec<u32>,
+    pub(crate) thresholds: Vec<u32>,
     /// Device time of a row of commands, in nanoseconds.
-    pub row_ns: u64,
+    pub(crate) row_ns: u64,
     /// Rows for each, taken in turns, of which the median counts.
-    pub rounds: u32,
+    pub(crate) rounds: u32,
 }
 
 /// One threshold.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Cell {
+pub(crate) struct Cell {
     /// Commands in flight.
-    pub threshold: u32,
+    pub(crate) threshold: u32,
     /// Commands per fence.
-    pub batch: u32,
+    pub(crate) batch: u32,
     /// What came out, one row for each way, the plain stream first.
-    pub rows: Vec<Row>,
+    pub(crate) rows: Vec<Row>,
 }
 
 /// The smallest threshold that costs little.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Least {
+pub(crate) struct Least {
     /// How commands reached the device.
-    pub mode: Mode,
+    pub(crate) mode: Mode,
     /// Device time of a command, in nanoseconds.
-    pub command_ns: u64,
+    pub(crate) command_ns: u64,
     /// From this threshold on the overhead is below [`LITTLE`]; `None` if it is at none.
-    pub threshold: Option<u32>,
+    pub(crate) threshold: Option<u32>,
 }
 
 /// What came out.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Results {
+pub(crate) struct Results {
     /// On what.
-    pub device: Described,
+    pub(crate) device: Described,
     /// What was run.
-    pub plan: Plan,
+    pub(crate) plan: Plan,
     /// Each threshold for each length.
-    pub cells: Vec<Cell>,
+    pub(crate) cells: Vec<Cell>,
     /// From where on the overhead is small.
-    pub least: Vec<Least>,
+    pub(crate) least: Vec<Least>,
 }
 
 /// Runs all combinations. `pace` is told the share that is done.
-///
-/// # Errors
-/// If the device or the runtime refuses, or a command fails.
-pub fn run<B: BenchDevice>(bench: &B, plan: &Plan, pace: &Pace<'_>) -> Result<Results, LabError> {
+pub(crate) fn run<B: BenchDevice>(
+    bench: &B,
+    plan: &Plan,
+    pace: &Pace<'_>,
+) -> Result<Results, LabError> {
     let runtime = Runtime::new(Hpf::default()).map_err(LabError::new)?;
     let device = runtime.device(bench.device()?).map_err(LabError::new)?;
     let mut modes = vec![Mode::Plain];

@@ -3,7 +3,9 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
+
+use crate::device::hal::SpinHal;
 
 /// What all benches on commands that spin have in common.
 #[derive(Debug, Args)]
@@ -38,7 +40,7 @@ impl SpinArgs {
 /// Whether and how the simulator predicts what a bench measures.
 #[derive(Debug, Args)]
 pub(crate) struct PredictOptions {
-    /// A description of the device for the simulator, as `xsched bench calibrate` writes it; by
+    /// A description of the device for the simulator, as `xsched-lab bench calibrate` writes it; by
     /// default the one for this device that is part of the program.
     #[arg(long, value_name = "FILE")]
     pub(crate) device_file: Option<PathBuf>,
@@ -52,31 +54,4 @@ pub(crate) struct PredictFlags {
     pub(crate) predict: bool,
     #[command(flatten)]
     pub(crate) options: PredictOptions,
-}
-
-/// Devices with commands that spin.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum SpinHal {
-    /// The processor as a device.
-    Host,
-    /// A CUDA device.
-    Cuda,
-    /// A HIP device, with the kernels of the file that XSCHED_HIP_KERNELS names, or those for
-    /// gfx942 that are part of the program.
-    Hip,
-    /// The same HIP device with Lv3 through the AMD kernel driver (/dev/kfd).
-    Kfd,
-}
-
-impl SpinHal {
-    /// As `--hal` takes it.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Host => "host",
-            Self::Cuda => "cuda",
-            Self::Hip => "hip",
-            Self::Kfd => "kfd",
-        }
-    }
 }

@@ -1,4 +1,4 @@
-//! `xsched bench background`: the background of another bench, in a process of its own.
+//! `xsched-lab bench background`: the background of another bench, in a process of its own.
 
 use std::io;
 use std::path::PathBuf;
@@ -6,16 +6,17 @@ use std::process::Command;
 
 use clap::Args;
 
-use super::args::{SpinArgs, SpinHal};
-use super::on::on_device;
-use crate::console::Ending;
+use super::args::SpinArgs;
+use crate::device::hal::SpinHal;
+use crate::device::hal::on_device;
 use crate::device::mode::Mode;
 use crate::device::processes::{self, Request};
 use crate::error::CommandError;
+use xsched_console::Ending;
 
 /// A background in a process of its own, which `fixed-priority` starts.
 #[derive(Debug, Args)]
-pub struct BackgroundArgs {
+pub(crate) struct BackgroundArgs {
     /// The device.
     #[arg(long, value_enum)]
     pub(crate) hal: SpinHal,
@@ -51,7 +52,7 @@ pub(super) fn background_command(spin: &SpinArgs, request: &Request) -> io::Resu
     Ok(command)
 }
 
-/// `xsched bench background`, which other benches start.
+/// `xsched-lab bench background`, which other benches start.
 pub(super) fn execute(args: &BackgroundArgs) -> Result<Ending, CommandError> {
     let Mode::Processes(apart) = args.mode else {
         return Err(CommandError::device(format!("`{}` is no way with processes", args.mode)));

@@ -1,5 +1,5 @@
-//! `xsched bench calibrate`: a description of a device for the simulator, from measurements with
-//! one queue at a time.
+//! `xsched-lab bench calibrate`: a description of a device for the simulator, from measurements
+//! with one queue at a time.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -7,20 +7,18 @@ use std::path::PathBuf;
 use clap::{Args, value_parser};
 
 use super::args::SpinArgs;
-use super::common::{self, PAUSE_NS, TASK_NS, describe};
-use super::on::on_device;
+use super::common::{self, PAUSE_NS, TASK_NS};
 use crate::bench::calibrate;
-use crate::console::Ending;
-use crate::console::output::Output;
-use crate::console::table::{number, table};
 use crate::device::Described;
 use crate::device::foreground::Foreground;
+use crate::device::hal::on_device;
 use crate::error::CommandError;
-use crate::machine::Machine;
-use crate::stats::Quantiles;
+use xsched_console::Ending;
+use xsched_console::machine::Machine;
+use xsched_console::output::Output;
 
 #[derive(Debug, Args)]
-pub struct CalibrateArgs {
+pub(crate) struct CalibrateArgs {
     #[command(flatten)]
     pub(crate) spin: SpinArgs,
     /// Runs of the task and lone commands, each with and without XSched; a fifth as many holds.
@@ -78,37 +76,10 @@ pub(super) fn execute(args: &CalibrateArgs) -> Result<Ending, CommandError> {
             if let Some(file) = &file {
                 file.write(|out| out.write_all(text.as_bytes()))?;
             }
-            Ok(report(outcome) + if file.is_none() { &text } else { "" })
+            let printed = if file.is_none() { text.as_str() } else { "" };
+            Ok((printed.to_owned(), Ending::Fine))
         },
     )
-}
-
-fn report(outcome: &calibrate::Results) -> String {
-    let header = ["<what", "min", "P50", "P95", "P99", "max"];
-    let line = |name: String, q: &Quantiles| {
-        let us = |value| number(Some(value), 2);
-        vec![name, us(q.min_us), us(q.p50_us), us(q.p95_us), number(q.p99_us, 2), us(q.max_us)]
-    };
-    let single = [
-        ("launch behind others", &outcome.launch),
-        ("submission behind others", &outcome.submit),
-        ("lone tiny command, plain", &outcome.lone),
-        ("lone tiny command, XQueue", &outcome.lone_queue),
-        ("command of a row, plain", &outcome.row),
-        ("command of a row, XQueue", &outcome.row_queue),
-        ("task after a pause, plain", &outcome.task),
-        ("task after a pause, XQueue", &outcome.task_queue),
-        ("sleep, beyond what was asked", &outcome.oversleep),
-    ];
-    let mut rows: Vec<_> = single.map(|(name, q)| line(name.to_owned(), q)).into();
-    let gates = outcome.row_gates.as_ref();
-    rows.extend(gates.map(|q| line("command of a row, gates".to_owned(), q)));
-    for held in &outcome.holds {
-        let level = held.level;
-        rows.push(line(format!("Lv{level}: hold to in effect"), &held.detect));
-        rows.push(line(format!("Lv{level}: going on, beyond the command"), &held.resume));
-    }
-    describe(&outcome.device) + &table("one queue at a time, in µs", &header, rows)
 }
 
 /// A key of a device file, its value, and where that comes from.
@@ -118,10 +89,10 @@ type Entry = (&'static str, String, String);
 fn description(outcome: &calibrate::Results, date: &str) -> String {
     let Described { device, driver, .. } = &outcome.device;
     let day = date.split('T').next().unwrap_or_default();
-    let by = format!("sourced: measured by xsched bench calibrate, {day}, {driver}");
+    let by = format!("sourced: measured by xsched-lab bench calibrate, {day}, {driver}");
     let entries = entries(outcome, &by);
     let mut text = format!(
-        "# Written by `xsched bench calibrate`: measurements with one queue at a time.\n\
+        "# Written by `xsched-lab bench calibrate`: measurements with one queue at a time.\n\
          version = 1\ndescription = \"{}\"\n\n[device]\nname = \"{}\"\n",
         plain_text(&format!("{device} ({driver})")),
         identifier(device)
@@ -252,7 +223,6 @@ mod tests {
         assert_eq!(file.spec.max_level, 3);
         assert_eq!(file.spec.wake_ns.len(), 10);
         assert!(file.origins["host_launch"].note.contains("2026-01-02"), "{text}");
-        assert!(report(&outcome).contains("Lv3: hold to in effect"));
     }
 
     #[test]

@@ -1,17 +1,17 @@
-//! `xsched bench draw`: a picture of a record.
+//! `xsched-lab bench draw`: a picture of a record.
 
 use std::fs;
 use std::path::PathBuf;
 
 use clap::Args;
 
-use crate::console::Ending;
-use crate::console::output::{Outputs, Places};
 use crate::draw;
 use crate::error::CommandError;
+use xsched_console::Ending;
+use xsched_console::output::{Outputs, Places};
 
 #[derive(Debug, Args)]
-pub struct DrawArgs {
+pub(crate) struct DrawArgs {
     /// What a bench wrote with `--json`.
     pub(crate) record: PathBuf,
     /// Where the picture goes.
@@ -19,11 +19,7 @@ pub struct DrawArgs {
     pub(crate) svg: PathBuf,
 }
 
-/// `xsched bench draw`: a picture of a record.
-///
-/// # Errors
-/// If the record cannot be read or is one of a bench that is not drawn, or the picture cannot be
-/// written.
+/// `xsched-lab bench draw`: a picture of a record.
 pub(super) fn execute(args: &DrawArgs) -> Result<Ending, CommandError> {
     let places = Places { svg: Some(&args.svg), ..Places::default() };
     let outputs = Outputs::prepare(places)?;

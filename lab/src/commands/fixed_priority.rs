@@ -1,24 +1,22 @@
-//! `xsched bench fixed-priority`.
+//! `xsched-lab bench fixed-priority`.
 
 use clap::{Args, value_parser};
 
 use super::args::{PredictFlags, SpinArgs};
 use super::background::background_command;
-use super::common::{PAUSE_NS, TASK_NS, describe, run, with_prediction};
-use super::on::on_device;
+use super::common::{PAUSE_NS, TASK_NS, prediction, run};
 use crate::bench::priority;
-use crate::console::Ending;
-use crate::console::table::{number, percent, table};
 use crate::device::foreground::Foreground;
+use crate::device::hal::on_device;
 use crate::device::mode::Mode;
 use crate::device::processes::Request;
 use crate::device::{BenchDevice, Described};
 use crate::error::CommandError;
 use crate::predict;
-use crate::stats::Quantiles;
+use xsched_console::Ending;
 
 #[derive(Debug, Args)]
-pub struct FixedPriorityArgs {
+pub(crate) struct FixedPriorityArgs {
     #[command(flatten)]
     pub(crate) spin: SpinArgs,
     #[command(flatten)]
@@ -57,7 +55,7 @@ pub struct FixedPriorityArgs {
     pub(crate) modes: Vec<Mode>,
 }
 
-/// `xsched bench fixed-priority`.
+/// `xsched-lab bench fixed-priority`.
 pub(super) fn execute(args: &FixedPriorityArgs) -> Result<Ending, CommandError> {
     let highest = args.level;
     let given = predict::file_of(args.predict.options.device_file.as_deref())?;
@@ -94,58 +92,12 @@ pub(super) fn execute(args: &FixedPriorityArgs) -> Result<Ending, CommandError> 
             })
         },
         |outcome| {
-            let text = priority_report(outcome);
             let on = (&args.predict, given, &outcome.device);
-            Ok(with_prediction(text, on, |device| {
+            let more = prediction(on, |device| {
                 let alone = [&outcome.alone, &outcome.alone_queue];
                 predict::fixed_priority(device, &outcome.plan, alone, &outcome.cells)
-            }))
+            });
+            Ok((more, Ending::Fine))
         },
     )
-}
-
-fn priority_report(outcome: &priority::Results) -> String {
-    let priority::Results { device, plan, alone, alone_queue, .. } = outcome;
-    let task = plan.foreground;
-    let mut text = describe(device);
-    text += &format!(
-        "task: {} commands of {} µs, {} runs; background: {} in flight\n\n",
-        task.commands,
-        task.command_ns / 1_000,
-        task.samples,
-        plan.threshold
-    );
-    let header =
-        ["waves", "background", "<way", "P50", "P95", "P99", "max", "P99/alone", "share", "cores"];
-    let line = |first: [String; 3], q: &Quantiles, rest: [String; 3]| {
-        let us = |value| number(Some(value), 0);
-        let mut row = first.to_vec();
-        row.extend([us(q.p50_us), us(q.p95_us), number(q.p99_us, 0), us(q.max_us)]);
-        row.extend(rest);
-        row
-    };
-    let none = || "-".to_owned();
-    let single = |name: &str, q: &Quantiles| {
-        let ratio = number(q.p99_over(alone), 3);
-        line([none(), none(), name.to_owned()], q, [ratio, none(), none()])
-    };
-    let mut rows = vec![single("alone, plain", alone), single("alone, XQueue", alone_queue)];
-    rows.extend(outcome.cells.iter().map(|cell| {
-        let first = [
-            cell.waves.to_string(),
-            (cell.background_ns / 1_000).to_string(),
-            cell.mode.to_string(),
-        ];
-        let rest = [
-            number(cell.p99_over_alone, 3),
-            percent(Some(cell.background_share)),
-            number(Some(cell.processors), 2),
-        ];
-        line(first, &cell.foreground, rest)
-    }));
-    text += &table("times of the task in µs", &header, rows);
-    if task.samples < 1_000 {
-        text += "a P99 needs 1000 runs\n";
-    }
-    text
 }

@@ -1,6 +1,6 @@
-//! `xsched bench interrupt`.
+//! `xsched-lab bench interrupt`.
 
-use std::cell::{Cell as Flag, RefCell};
+use std::cell::RefCell;
 use std::fs::{File, OpenOptions};
 use std::io::Write as _;
 use std::path::Path;
@@ -8,24 +8,20 @@ use std::path::PathBuf;
 
 use clap::{Args, value_parser};
 
-use super::args::{SpinArgs, SpinHal};
+use super::args::SpinArgs;
 use super::background::background_command;
-use super::common::describe;
-use crate::console::Ending;
-use crate::console::table::{number, table};
 use crate::device::LabError;
+use crate::device::hal::SpinHal;
 use crate::device::kfd::Kfd;
 use crate::device::load::Kind;
 use crate::error::CommandError;
-use crate::interrupt::cells::{Cell, Combination, Storm};
 use crate::interrupt::log;
-use crate::interrupt::meanwhile::Row;
 use crate::interrupt::{Event, Plan, Results, Stages, run};
 use crate::pace::Pace;
-use crate::stats::P99_SAMPLES;
+use xsched_console::Ending;
 
 #[derive(Debug, Args)]
-pub struct InterruptArgs {
+pub(crate) struct InterruptArgs {
     #[command(flatten)]
     pub(crate) spin: SpinArgs,
     /// Mechanisms, with commas between; by default all that can be used here.
@@ -82,18 +78,14 @@ pub(super) fn execute(args: &InterruptArgs) -> Result<Ending, CommandError> {
         beside_others: args.beside_others,
     };
     let events = args.events.as_deref().map(Events::create).transpose()?;
-    let finding = Flag::new(false);
-    super::common::run(
+    let ending = super::common::run(
         "interrupt",
         &args.spin,
         |pace| measure(args, &plan, events.as_ref(), pace),
-        |outcome| {
-            finding.set(outcome.is_finding());
-            Ok(report(outcome))
-        },
+        |outcome| Ok((report(outcome), Ending::new(outcome.is_finding()))),
     )?;
     events.map_or(Ok(()), Events::finish)?;
-    Ok(Ending::new(finding.get()))
+    Ok(ending)
 }
 
 fn measure(
@@ -153,106 +145,17 @@ impl Events {
     }
 }
 
+/// What is printed below the tables.
 fn report(outcome: &Results) -> String {
-    let mut text = describe(&outcome.device);
+    let mut text = String::new();
     for (mechanism, why) in &outcome.refused {
         text += &format!("mechanism {mechanism} cannot be used: {why}\n");
     }
     for (name, value) in &outcome.traits {
         text += &format!("{name}: {value}\n");
     }
-    text += &match &outcome.log_unread {
-        Some(why) => format!("the kernel's log cannot be read, so it was not watched: {why}\n"),
-        None => "the kernel's log was watched\n".to_owned(),
-    };
-    let steps = outcome.canary.iter().map(|step| {
-        let how = step.stopped.clone().unwrap_or_else(|| "well".to_owned());
-        vec![step.mechanism.clone(), step.what.clone(), how]
-    });
-    text += &table("first steps", &["<mechanism", "<what", "<how it ended"], steps);
-    text += &cells(&outcome.cells);
-    text += &storms(&outcome.storms);
-    text += &meanwhile(&outcome.meanwhile);
-    for (combination, why) in &outcome.failures {
-        text += &format!("FAIL {}: {why}\n", name(combination));
-    }
-    for what in &outcome.left_out {
-        text += &format!("left out, since the time was used up: {what}\n");
-    }
-    if let Some(why) = &outcome.stopped {
-        text += &format!("FAIL stopped: {why}\n");
-    }
-    if outcome.plan.trials < u32::try_from(P99_SAMPLES).unwrap_or(u32::MAX) {
-        text += &format!("a P99 needs {P99_SAMPLES} trials\n");
+    if outcome.is_finding() {
+        text += "FAIL: not everything was as it should be\n";
     }
     text
-}
-
-/// A combination in a few words.
-fn name(combination: &Combination) -> String {
-    let Combination { mechanism, load, queues, processes } = combination;
-    let beside = if *processes > 0 { format!(" beside {processes}") } else { String::new() };
-    format!("{mechanism}, {}, {}, {queues} queues{beside}", load.kind, load.share)
-}
-
-fn cells(cells: &[Cell]) -> String {
-    let header = [
-        "<combination",
-        "quiet P50",
-        "P99",
-        "hold P50",
-        "P99",
-        "start P50",
-        "P99",
-        "resume P50",
-        "P99",
-        "restart P50",
-        "ran on",
-        "wrong",
-        "lost",
-    ];
-    let us = |value| number(Some(value), 1);
-    let rows = cells.iter().map(|cell| {
-        let mut row = vec![name(&cell.combination)];
-        for quantiles in [&cell.quiet, &cell.hold, &cell.start, &cell.resume] {
-            row.extend([us(quantiles.p50_us), number(quantiles.p99_us, 1)]);
-        }
-        row.push(us(cell.restart.p50_us));
-        row.extend([cell.ran_on.to_string(), cell.sums.wrong.to_string(), cell.lost.to_string()]);
-        row
-    });
-    table("times in µs", &header, rows)
-}
-
-fn storms(storms: &[Storm]) -> String {
-    let header = ["<combination", "interrupts", "commands", "wrong", "lost", "<verdict"];
-    let rows = storms.iter().map(|storm| {
-        let verdict = if storm.is_right() { "PASS" } else { "FAIL" };
-        vec![
-            name(&storm.combination),
-            storm.interrupts.to_string(),
-            storm.sums.finished.to_string(),
-            storm.sums.wrong.to_string(),
-            storm.lost.to_string(),
-            verdict.to_owned(),
-        ]
-    });
-    table("results after many interrupts", &header, rows)
-}
-
-fn meanwhile(rows: &[Row]) -> String {
-    let header = ["<call", "<victims", "P50", "P95", "max", "waited for them", "<error"];
-    let rows = rows.iter().map(|row| {
-        let us = |value| number((row.time.samples > 0).then_some(value), 1);
-        vec![
-            row.call.name().to_owned(),
-            row.state.name().to_owned(),
-            us(row.time.p50_us),
-            us(row.time.p95_us),
-            us(row.time.max_us),
-            row.blocked.to_string(),
-            row.error.clone().unwrap_or_default(),
-        ]
-    });
-    table("other calls meanwhile, in µs", &header, rows)
 }

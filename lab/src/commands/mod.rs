@@ -1,16 +1,17 @@
-//! The commands of `xsched bench`: each has its arguments, runs a bench or reads its record, and
+//! Commands of `xsched-lab`: each has its arguments, runs an experiment or reads its record, and
 //! prints what came out.
 
 mod all;
 mod args;
 mod background;
 mod calibrate;
+mod child;
 mod common;
+mod demo;
 mod draw;
 mod fixed_priority;
 mod graphs;
 mod interrupt;
-pub(crate) mod on;
 mod open;
 mod overhead;
 mod partition;
@@ -21,15 +22,16 @@ mod requests;
 mod rows;
 mod threshold;
 
-use clap::Subcommand;
-
-pub use self::all::{Part as Experiment, parts as experiments};
-pub use self::args::SpinHal;
+use clap::{Parser, Subcommand};
+use xsched_console::program::{self, EXIT_CODES};
+use xsched_console::{Ending, Verbosity};
+use xsched_launch::Messages;
 
 use self::all::AllArgs;
 use self::all::report::ReportArgs;
 use self::background::BackgroundArgs;
 use self::calibrate::CalibrateArgs;
+use self::demo::DemoArgs;
 use self::draw::DrawArgs;
 use self::fixed_priority::FixedPriorityArgs;
 use self::graphs::GraphsArgs;
@@ -45,15 +47,88 @@ use self::rows::join::JoinArgs;
 use self::rows::list::ListArgs;
 use self::rows::{AllArgs as AllRowsArgs, RunArgs as RowsArgs, StandInArgs};
 use self::threshold::ThresholdArgs;
-use crate::console::Ending;
 use crate::error::CommandError;
+use crate::parent;
 
-/// The exit codes, as the help of each command says them.
-pub const EXIT_CODES: &str = "Exit codes: 0 fine, 1 a check failed, 2 bad input or no device.";
+/// Experiments on real devices: see a policy work, measure devices, run the test plan with real
+/// programs.
+#[derive(Debug, Parser)]
+#[command(name = "xsched-lab", version, after_help = EXIT_CODES)]
+pub(crate) struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    command: Command,
+    /// How much it says.
+    #[command(flatten)]
+    messages: Messages,
+    /// The process that started this one, which ends with it.
+    #[arg(long = parent::NAME, value_name = "PID", global = true, hide = true)]
+    parent: Option<u32>,
+}
 
-/// The commands of `xsched bench`.
 #[derive(Debug, Subcommand)]
-pub enum BenchCommand {
+enum Command {
+    /// Run a service of three priorities on a real device, without and with a policy.
+    #[command(after_help = policies())]
+    Demo(DemoArgs),
+    /// Measure real devices.
+    #[command(subcommand, after_help = EXIT_CODES)]
+    Bench(BenchCommand),
+    /// List the experiments of the test plan: what each needs, its goals, and the ways of sharing
+    /// the device that it compares.
+    #[command(after_help = EXIT_CODES)]
+    List(ListArgs),
+    /// Run experiments of the test plan with real programs, each after the simulator's prediction
+    /// of it, and judge them by the plan's goals.
+    #[command(after_help = EXIT_CODES)]
+    Run(RowsArgs),
+    /// Run all experiments of the test plan with real programs, and write one report.
+    #[command(after_help = EXIT_CODES)]
+    All(AllRowsArgs),
+    /// Put rows that were measured into several folders into one, and write its report. It needs no
+    /// device.
+    #[command(after_help = EXIT_CODES)]
+    Join(JoinArgs),
+    /// A stand-in for a model, in a process of its own.
+    #[command(hide = true)]
+    StandIn(StandInArgs),
+    /// Print the tables of a report of `xsched-lab bench all` that was sent: which question each
+    /// figure settles, goals and verdicts, as Markdown.
+    #[command(after_help = EXIT_CODES)]
+    Report(ReportArgs),
+}
+
+fn policies() -> String {
+    format!("Policies: {}.\n{EXIT_CODES}", xsched_sim::run::policy_names().join(", "))
+}
+
+impl Cli {
+    /// Runs the command and returns the exit code.
+    pub(crate) fn run(&self) -> Result<u8, CommandError> {
+        self.parent.map_or(Ok(()), parent::follow)?;
+        let verbosity = Verbosity::of(self.messages.quiet, self.messages.verbose);
+        program::execute(verbosity, || self.command.execute().map(u8::from))
+    }
+}
+
+impl Command {
+    fn execute(&self) -> Result<Ending, CommandError> {
+        match self {
+            Self::Demo(args) => demo::execute(args),
+            Self::Bench(command) => command.execute(),
+            Self::List(args) => rows::list::execute(args),
+            Self::Run(args) => rows::run(args),
+            Self::All(args) => rows::all(args),
+            Self::Join(args) => rows::join::execute(args),
+            Self::StandIn(args) => rows::stand_in(args),
+            Self::Report(args) => all::report::execute(args),
+        }
+    }
+}
+
+/// The commands of `xsched-lab bench`.
+#[derive(Debug, Subcommand)]
+enum BenchCommand {
     /// Run every bench on a device, one after the other, and write records and a report.
     #[command(after_help = EXIT_CODES)]
     All(AllArgs),
@@ -108,56 +183,8 @@ pub enum BenchCommand {
     Draw(DrawArgs),
 }
 
-/// The commands of `xsched lab`.
-#[derive(Debug, Subcommand)]
-pub enum LabCommand {
-    /// List the experiments of the test plan: what each needs, its goals, and the ways of sharing
-    /// the device that it compares.
-    #[command(after_help = EXIT_CODES)]
-    List(ListArgs),
-    /// Run experiments of the test plan with real programs, each after the simulator's prediction
-    /// of it, and judge them by the plan's goals.
-    #[command(after_help = EXIT_CODES)]
-    Run(RowsArgs),
-    /// Run all experiments of the test plan with real programs, and write one report.
-    #[command(after_help = EXIT_CODES)]
-    All(AllRowsArgs),
-    /// Put rows that were measured into several folders into one, and write its report. It needs no
-    /// device.
-    #[command(after_help = EXIT_CODES)]
-    Join(JoinArgs),
-    /// A stand-in for a model, in a process of its own.
-    #[command(hide = true)]
-    StandIn(StandInArgs),
-    /// Print the tables of a report of `xsched bench all` that was sent: which question each figure
-    /// settles, goals and verdicts, as Markdown.
-    #[command(after_help = EXIT_CODES)]
-    Report(ReportArgs),
-}
-
-impl LabCommand {
-    /// Runs the command.
-    ///
-    /// # Errors
-    /// If the arguments, a file or the device cannot be used, or an output cannot be written.
-    pub fn execute(&self) -> Result<Ending, CommandError> {
-        match self {
-            Self::List(args) => rows::list::execute(args),
-            Self::Run(args) => rows::run(args),
-            Self::All(args) => rows::all(args),
-            Self::Join(args) => rows::join::execute(args),
-            Self::StandIn(args) => rows::stand_in(args),
-            Self::Report(args) => all::report::execute(args),
-        }
-    }
-}
-
 impl BenchCommand {
-    /// Runs the command.
-    ///
-    /// # Errors
-    /// If the arguments, a file or the device cannot be used.
-    pub fn execute(&self) -> Result<Ending, CommandError> {
+    fn execute(&self) -> Result<Ending, CommandError> {
         match self {
             Self::All(args) => all::execute(args),
             Self::Preempt(args) => preempt::execute(args),

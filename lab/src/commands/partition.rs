@@ -1,19 +1,18 @@
-//! `xsched bench partition`.
+//! `xsched-lab bench partition`.
 
 use clap::{Args, value_parser};
 
 use super::args::{PredictFlags, SpinArgs};
-use super::common::{describe, run, with_prediction};
-use super::on::on_device;
+use super::common::{prediction, run};
 use crate::bench::partition;
-use crate::console::Ending;
-use crate::console::table::{number, percent, table};
+use crate::device::hal::on_device;
 use crate::device::{BenchDevice, Described};
 use crate::error::CommandError;
 use crate::predict;
+use xsched_console::Ending;
 
 #[derive(Debug, Args)]
-pub struct PartitionArgs {
+pub(crate) struct PartitionArgs {
     #[command(flatten)]
     pub(crate) spin: SpinArgs,
     #[command(flatten)]
@@ -42,7 +41,7 @@ pub struct PartitionArgs {
     pub(crate) seconds: u64,
 }
 
-/// `xsched bench partition`.
+/// `xsched-lab bench partition`.
 pub(super) fn execute(args: &PartitionArgs) -> Result<Ending, CommandError> {
     let given = predict::file_of(args.predict.options.device_file.as_deref())?;
     let first = args.commands_us.first().copied().unwrap_or(500);
@@ -64,42 +63,10 @@ pub(super) fn execute(args: &PartitionArgs) -> Result<Ending, CommandError> {
             })
         },
         |outcome| {
-            let text = partition_report(outcome);
             let on = (&args.predict, given, &outcome.device);
-            Ok(with_prediction(text, on, |device| {
-                predict::partition(device, &outcome.plan, &outcome.cells)
-            }))
+            let more =
+                prediction(on, |device| predict::partition(device, &outcome.plan, &outcome.cells));
+            Ok((more, Ending::Fine))
         },
     )
-}
-
-fn partition_report(outcome: &partition::Results) -> String {
-    let partition::Results { device, plan, alone, cells } = outcome;
-    let (first, second) = plan.commands_ns;
-    let mut text = describe(device);
-    text += &format!(
-        "two tasks of {} and {} µs commands, {} in flight each, parts {}:{} under {}; the first \
-         alone on a plain stream uses {} of the device\n\n",
-        first / 1_000,
-        second / 1_000,
-        plan.threshold,
-        plan.shares.0,
-        plan.shares.1,
-        plan.policy,
-        percent(Some(*alone))
-    );
-    let header = ["<way", "first", "second", "total/alone", "first counted", "second", "cores"];
-    let rows = cells.iter().map(|cell| {
-        let part = |value: f64| format!("{value:.2}%");
-        vec![
-            cell.level.map_or_else(|| "plain".to_owned(), |level| format!("lv{level}")),
-            part(cell.first_percent),
-            part(100.0 - cell.first_percent),
-            number(Some(cell.total), 4),
-            number(Some(cell.counted.0), 3),
-            number(Some(cell.counted.1), 3),
-            number(Some(cell.processors), 2),
-        ]
-    });
-    text + &table("parts of what both got", &header, rows)
 }

@@ -1,4 +1,4 @@
-//! `xsched bench predict`: predictions for a record that a bench has written before.
+//! `xsched-lab bench predict`: predictions for a record that a bench has written before.
 
 use std::fs;
 use std::path::PathBuf;
@@ -7,15 +7,15 @@ use clap::{Args, value_parser};
 use serde::Serialize;
 
 use super::args::PredictOptions;
-use crate::console::Ending;
-use crate::console::output::{Outputs, Places};
 use crate::error::CommandError;
 use crate::predict::measured::Measured;
 use crate::predict::{self, Prediction};
 use crate::record::{Head, read};
+use xsched_console::Ending;
+use xsched_console::output::{Outputs, Places};
 
 #[derive(Debug, Args)]
-pub struct PredictArgs {
+pub(crate) struct PredictArgs {
     /// What `bench fixed-priority`, `partition` or `preempt` wrote with `--json`.
     pub(crate) record: PathBuf,
     #[command(flatten)]
@@ -40,11 +40,8 @@ struct Document<'a> {
     prediction: &'a Prediction,
 }
 
-/// `xsched bench predict`: the record's figures beside those of the simulator. A median error above
-/// the limit is a finding.
-///
-/// # Errors
-/// If the record or the device file cannot be read, or the device cannot do what was run.
+/// `xsched-lab bench predict`: the record's figures beside those of the simulator. A median error
+/// above the limit is a finding.
 pub(super) fn execute(args: &PredictArgs) -> Result<Ending, CommandError> {
     let outputs = Outputs::prepare(Places { json: args.json.as_deref(), ..Places::default() })?;
     let given = predict::file_of(args.options.device_file.as_deref())?;

@@ -1,23 +1,21 @@
-//! `xsched bench requests`.
+//! `xsched-lab bench requests`.
 
 use std::io;
 use std::process::Command;
 
 use clap::{Args, value_parser};
 
-use super::args::{SpinArgs, SpinHal};
-use super::common::describe;
-use super::on::on_device;
+use super::args::SpinArgs;
 use crate::bench::requests::Form;
-use crate::bench::requests::{Client, Plan, Results, Row, client, run};
-use crate::console::Ending;
-use crate::console::table::{number, table};
+use crate::bench::requests::{Client, Plan, client, run};
+use crate::device::hal::SpinHal;
+use crate::device::hal::on_device;
 use crate::device::mode::Mode;
 use crate::error::CommandError;
-use crate::stats::Quantiles;
+use xsched_console::Ending;
 
 #[derive(Debug, Args)]
-pub struct RequestsArgs {
+pub(crate) struct RequestsArgs {
     #[command(flatten)]
     pub(crate) spin: SpinArgs,
     /// Numbers of threads that make requests at once, with commas between.
@@ -44,7 +42,7 @@ pub struct RequestsArgs {
 
 /// A process that makes requests, which `requests` starts.
 #[derive(Debug, Args)]
-pub struct ClientArgs {
+pub(crate) struct ClientArgs {
     /// The device.
     #[arg(long, value_enum)]
     pub(crate) hal: SpinHal,
@@ -81,7 +79,7 @@ pub(super) fn execute(args: &RequestsArgs) -> Result<Ending, CommandError> {
                 run(&bench, &plan, &launcher, pace)
             })
         },
-        |outcome| Ok(report(outcome)),
+        |_| Ok((String::new(), Ending::Fine)),
     )
 }
 
@@ -99,7 +97,7 @@ fn client_command(spin: &SpinArgs, wanted: &Client) -> io::Result<Command> {
     Ok(command)
 }
 
-/// `xsched bench client`, which this bench starts.
+/// `xsched-lab bench client`, which this bench starts.
 pub(super) fn execute_client(args: &ClientArgs) -> Result<Ending, CommandError> {
     let wanted = Client { form: args.form, requests: args.requests, pause_ns: args.pause_ns };
     // Plain streams are those of HIP's runtime, with or without the kernel driver.
@@ -109,47 +107,4 @@ pub(super) fn execute_client(args: &ClientArgs) -> Result<Ending, CommandError> 
     });
     ran.map_err(CommandError::device)?;
     Ok(Ending::Fine)
-}
-
-fn report(outcome: &Results) -> String {
-    let Results { device, plan, kernels_ns, rows, left_out } = outcome;
-    let total_ms = kernels_ns.iter().sum::<u64>() as f64 / 1e6;
-    let mut text = describe(device);
-    text += &format!(
-        "{} requests of {} kernels of {total_ms:.2} ms in all from each thread, {} ms between \
-         them\n\n",
-        plan.requests,
-        kernels_ns.len(),
-        plan.pause_ns / 1_000_000
-    );
-    let header = [
-        "<way",
-        "<launched as",
-        "threads",
-        "processes",
-        "whole mean",
-        "P50",
-        "P95",
-        "max",
-        "launches mean",
-        "max",
-        "rest mean",
-        "requests/s",
-    ];
-    text += &table("times of a request in ms", &header, rows.iter().map(cells));
-    for (what, why) in left_out {
-        text += &format!("left out: {what}: {why}\n");
-    }
-    text
-}
-
-fn cells(row: &Row) -> Vec<String> {
-    let ms = |us: f64| number(Some(us / 1e3), 3);
-    let Quantiles { mean_us, p50_us, p95_us, max_us, .. } = row.whole;
-    let mut cells = vec![row.mode.to_string(), row.form.to_string()];
-    cells.extend([row.threads, row.processes.max(1)].map(|count| count.to_string()));
-    cells.extend([mean_us, p50_us, p95_us, max_us].map(ms));
-    cells.extend([row.submit.mean_us, row.submit.max_us, row.rest.mean_us].map(ms));
-    cells.push(number(Some(row.per_second), 2));
-    cells
 }

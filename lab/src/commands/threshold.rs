@@ -1,19 +1,18 @@
-//! `xsched bench threshold`.
+//! `xsched-lab bench threshold`.
 
 use clap::{Args, value_parser};
 
 use super::args::SpinArgs;
-use super::common::{ROW_NS, describe, run};
-use super::on::on_device;
+use super::common::{ROW_NS, run};
 use crate::bench::threshold;
-use crate::console::Ending;
-use crate::console::table::{percent, table};
+use crate::device::hal::on_device;
 use crate::device::mode::{Mode, SPACING_US};
 use crate::device::{BenchDevice, Described};
 use crate::error::CommandError;
+use xsched_console::Ending;
 
 #[derive(Debug, Args)]
-pub struct ThresholdArgs {
+pub(crate) struct ThresholdArgs {
     #[command(flatten)]
     pub(crate) spin: SpinArgs,
     /// Rounds, in each of which every way has its turn.
@@ -33,7 +32,7 @@ pub struct ThresholdArgs {
     pub(crate) level: Option<u8>,
 }
 
-/// `xsched bench threshold`.
+/// `xsched-lab bench threshold`.
 pub(super) fn execute(args: &ThresholdArgs) -> Result<Ending, CommandError> {
     let plan = |device: &Described| {
         let modes = [Mode::Lv1, Mode::Gate { spacing_us: SPACING_US }, Mode::Lv3];
@@ -54,36 +53,6 @@ pub(super) fn execute(args: &ThresholdArgs) -> Result<Ending, CommandError> {
                 threshold::run(&bench, &plan(&bench.describe()), pace)
             })
         },
-        |outcome| Ok(threshold_report(outcome)),
+        |_| Ok((String::new(), Ending::Fine)),
     )
-}
-
-fn threshold_report(outcome: &threshold::Results) -> String {
-    let threshold::Results { device, plan, cells, least } = outcome;
-    let mut text = describe(device);
-    text += &format!(
-        "rows of {} ms, medians of {} rounds, over those of a plain stream\n\n",
-        plan.row_ns / 1_000_000,
-        plan.rounds
-    );
-    let mut header = vec!["command".to_owned(), "in flight".to_owned(), "per fence".to_owned()];
-    header.extend(plan.modes.iter().map(ToString::to_string));
-    let header: Vec<&str> = header.iter().map(String::as_str).collect();
-    let rows = cells.iter().filter_map(|cell| {
-        let command_ns = cell.rows.first()?.command_ns;
-        let mut row = vec![(command_ns / 1_000).to_string()];
-        row.extend([cell.threshold.to_string(), cell.batch.to_string()]);
-        row.extend(cell.rows.iter().skip(1).map(|row| percent(Some(row.overhead))));
-        Some(row)
-    });
-    text += &table("overhead of commands in a row", &header, rows);
-    for least in least {
-        let length = least.command_ns / 1_000;
-        let limit = threshold::LITTLE * 100.0;
-        text += &match least.threshold {
-            Some(n) => format!("{}, {length} µs: below {limit:.0} % from {n} on\n", least.mode),
-            None => format!("{}, {length} µs: never below {limit:.0} %\n", least.mode),
-        };
-    }
-    text
 }

@@ -5,9 +5,8 @@ use xsched_sim::scenario::{Concurrency, DeviceSpec};
 
 use super::spool::Spool;
 use super::{Outcomes, Plan, measure};
-use crate::commands::SpinHal;
-use crate::commands::on::on_device;
-use crate::device::{BenchDevice, Described, LabError};
+use crate::device::hal::{Choice, SpinHal, first_that_works, on_device};
+use crate::device::{BenchDevice, Described};
 use crate::error::CommandError;
 use crate::predict::device_for;
 
@@ -16,34 +15,31 @@ const ORDER: [SpinHal; 3] = [SpinHal::Cuda, SpinHal::Hip, SpinHal::Host];
 
 /// Kernels of a request, all of one length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct Request {
+pub(crate) struct Request {
     /// How many.
-    pub kernels: u32,
+    pub(crate) kernels: u32,
     /// Device time of each, in nanoseconds.
-    pub kernel_ns: u64,
+    pub(crate) kernel_ns: u64,
 }
 
 /// The demo's request: as much device time as BERT-base with 384 tokens takes on an H200 (4.60 ms),
 /// in fewer and longer kernels than the 157 there, since taking turns costs a processor more than
 /// it costs a GPU.
-pub const REQUEST: Request = Request { kernels: 24, kernel_ns: 192_000 };
+pub(crate) const REQUEST: Request = Request { kernels: 24, kernel_ns: 192_000 };
 
 impl Request {
     /// Device time of all kernels, in nanoseconds.
-    pub const fn device_ns(self) -> u64 {
+    pub(crate) const fn device_ns(self) -> u64 {
         self.kernels as u64 * self.kernel_ns
     }
 }
 
 /// A device that is open and can run the demo, of whatever kind.
-pub trait DemoDevice {
+pub(crate) trait DemoDevice {
     /// What it is.
     fn about(&self) -> Described;
 
     /// Runs all modes, as [`measure`] does.
-    ///
-    /// # Errors
-    /// If the device or the runtime refuses.
     fn measure(
         &self,
         plan: &Plan,
@@ -67,45 +63,20 @@ impl<B: BenchDevice> DemoDevice for B {
     }
 }
 
-/// The device that the demo runs on, and why on none of those that were tried before.
-#[derive(Debug)]
-pub struct Choice<D> {
-    /// What it is reached by.
-    pub hal: SpinHal,
-    /// The device.
-    pub device: D,
-    /// Those that cannot be used, and why not.
-    pub passed_over: Vec<(SpinHal, LabError)>,
-}
-
 /// Opens the device that was asked for, or else the first of CUDA's, HIP's and the processor that
 /// works.
-///
-/// # Errors
-/// If the one that was asked for cannot be used, or none can.
-pub fn choose(asked: Option<SpinHal>) -> Result<Choice<Box<dyn DemoDevice>>, CommandError> {
-    choose_by(asked, |hal| on_device!(hal, 0, |bench| Ok(Box::new(bench) as Box<dyn DemoDevice>)))
-}
-
-fn choose_by<D>(
+pub(crate) fn choose(
     asked: Option<SpinHal>,
-    open: impl Fn(SpinHal) -> Result<D, LabError>,
-) -> Result<Choice<D>, CommandError> {
-    let mut passed_over = Vec::new();
-    for &hal in asked.as_ref().map_or(&ORDER[..], std::slice::from_ref) {
-        match open(hal) {
-            Ok(device) => return Ok(Choice { hal, device, passed_over }),
-            Err(why) => passed_over.push((hal, why)),
-        }
-    }
-    let why = passed_over.pop().map_or_else(String::new, |(_, why)| why.to_string());
-    Err(CommandError::device(why))
+) -> Result<Choice<SpinHal, Box<dyn DemoDevice>>, CommandError> {
+    first_that_works(asked, &ORDER, |hal| {
+        on_device!(hal, 0, |bench| Ok(Box::new(bench) as Box<dyn DemoDevice>))
+            .map_err(CommandError::device)
+    })
 }
 
 /// The device as the simulator should see it; `None` if no description of it is part of the
 /// program.
-#[must_use]
-pub fn model(device: &Described) -> Option<DeviceSpec> {
+pub(crate) fn model(device: &Described) -> Option<DeviceSpec> {
     if device.hal == "host" {
         return Some(host_model());
     }
@@ -147,37 +118,6 @@ pub(super) fn host_model() -> DeviceSpec {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// What is chosen where only these devices work, and what was passed over.
-    fn chosen(asked: Option<SpinHal>, works: &[SpinHal]) -> Option<(SpinHal, Vec<SpinHal>)> {
-        let open = |hal: SpinHal| match works.contains(&hal) {
-            true => Ok(hal),
-            false => Err(LabError::new(format!("no {hal:?}"))),
-        };
-        let choice = choose_by(asked, open).ok()?;
-        assert_eq!(choice.device, choice.hal);
-        Some((choice.hal, choice.passed_over.into_iter().map(|(hal, _)| hal).collect()))
-    }
-
-    #[test]
-    fn a_gpu_that_works_comes_before_the_processor() {
-        use SpinHal::{Cuda, Hip, Host, Kfd};
-        assert_eq!(chosen(None, &[Host, Cuda, Hip, Kfd]), Some((Cuda, vec![])));
-        assert_eq!(chosen(None, &[Host, Hip, Kfd]), Some((Hip, vec![Cuda])));
-        assert_eq!(chosen(None, &[Host]), Some((Host, vec![Cuda, Hip])));
-        assert_eq!(chosen(None, &[Kfd]), None);
-    }
-
-    #[test]
-    fn what_is_asked_for_is_taken_or_refused() {
-        use SpinHal::{Cuda, Hip, Host, Kfd};
-        for hal in [Host, Cuda, Hip, Kfd] {
-            assert_eq!(chosen(Some(hal), &[Host, Cuda, Hip, Kfd]), Some((hal, vec![])));
-        }
-        let error = choose_by(Some(Hip), |_| Err::<(), _>(LabError::new("no such library")));
-        let error = error.expect_err("nothing works").to_string();
-        assert_eq!(error, "the device cannot be used: no such library");
-    }
 
     #[test]
     fn only_devices_that_are_described_have_a_model() {

@@ -22,19 +22,19 @@ const P99_REQUESTS: u64 = P99_SAMPLES as u64;
 
 /// The figures of the three modes of the demo; all have the same tasks in the same order.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct Modes {
+pub(crate) struct Modes {
     /// Each task by itself.
-    pub alone: RunFigures,
+    pub(crate) alone: RunFigures,
     /// All tasks, without holds.
-    pub unscheduled: RunFigures,
+    pub(crate) unscheduled: RunFigures,
     /// All tasks under the policy.
-    pub scheduled: RunFigures,
+    pub(crate) scheduled: RunFigures,
 }
 
 /// What a figure says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Verdict {
+pub(crate) enum Verdict {
     /// The figure is within its bounds.
     Pass,
     /// The figure is not within its bounds.
@@ -45,22 +45,22 @@ pub enum Verdict {
 
 /// Something that has to hold, and the figure that shows whether it does.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Criterion {
+pub(crate) struct Criterion {
     /// What is looked at.
-    pub what: String,
+    pub(crate) what: String,
     /// The figure; `None` without samples, which is as bad as a wrong one.
-    pub value: Option<f64>,
+    pub(crate) value: Option<f64>,
     /// The least that the figure may be, if there is such a bound.
-    pub at_least: Option<f64>,
+    pub(crate) at_least: Option<f64>,
     /// The most that the figure may be, if there is such a bound.
-    pub at_most: Option<f64>,
+    pub(crate) at_most: Option<f64>,
     /// Whether the figure is within its bounds.
-    pub reached: bool,
+    pub(crate) reached: bool,
     /// What that says.
-    pub verdict: Verdict,
+    pub(crate) verdict: Verdict,
     /// Decimals that people want to see.
     #[serde(skip)]
-    pub decimals: usize,
+    pub(crate) decimals: usize,
 }
 
 impl Criterion {
@@ -94,7 +94,7 @@ impl Criterion {
 ///
 /// The figures of two modes can be compared only if other programs left the processors alone in
 /// both. Figures of one mode have had the same noise, so they are compared in any case.
-pub fn judge(
+pub(crate) fn judge(
     modes: &Modes,
     tasks: &[Task],
     (request, level): (Request, Level),
@@ -157,7 +157,7 @@ fn leftover(request: Request, level: Level) -> f64 {
 }
 
 /// A latency figure of the task at this place.
-pub fn latency(
+pub(crate) fn latency(
     run: &RunFigures,
     place: usize,
     figure: fn(&LatencyFigures) -> Option<f64>,
@@ -166,7 +166,7 @@ pub fn latency(
 }
 
 /// One figure over another; `None` if there is none, or nothing to divide by.
-pub fn ratio(value: Option<f64>, base: Option<f64>) -> Option<f64> {
+pub(crate) fn ratio(value: Option<f64>, base: Option<f64>) -> Option<f64> {
     let base = base.filter(|&base| base > 0.0)?;
     value.map(|value| value / base)
 }

@@ -1,19 +1,19 @@
 //! The demo: three tasks of different priority on a real device, first each alone, then beside each
 //! other without a policy, then under one.
 
-pub mod device;
-pub mod judge;
-pub mod predict;
-pub mod quiet;
-pub mod spool;
-pub mod workload;
+pub(crate) mod device;
+pub(crate) mod judge;
+pub(crate) mod predict;
+pub(crate) mod quiet;
+pub(crate) mod spool;
+pub(crate) mod workload;
 
 use std::time::Duration;
 
 use xsched::policies::Any;
 use xsched::policies::fcfs::Fcfs;
 use xsched_core::level::Level;
-use xsched_core::policy::Policy;
+use xsched_core::policy::{MayHold, Policy};
 use xsched_sim::outcome::{Outcome, TaskOutcome};
 use xsched_sim::report::{Combination, Distributions, RunFigures, comparison_svg};
 use xsched_sim::run::RunError;
@@ -28,29 +28,26 @@ use crate::device::BenchDevice;
 use crate::error::CommandError;
 
 /// Requests of the task of highest priority, by default: enough for a P99.
-pub const REQUESTS: u64 = 1_000;
+pub(crate) const REQUESTS: u64 = 1_000;
 /// Requests of the task of highest priority for a quick look.
-pub const QUICK_REQUESTS: u64 = 40;
+pub(crate) const QUICK_REQUESTS: u64 = 40;
 /// Changes of the pauses follow from this.
 const SEED: u64 = 1;
 
 /// What is run.
 #[derive(Clone, Debug)]
-pub struct Plan {
+pub(crate) struct Plan {
     /// The policy of the scheduled mode.
-    pub policy: Any,
+    pub(crate) policy: Any,
     /// The highest level of a hold.
-    pub level: Level,
+    pub(crate) level: Level,
     /// The three tasks.
-    pub tasks: [Task; 3],
+    pub(crate) tasks: [Task; 3],
 }
 
 impl Plan {
     /// The plan for a device whose highest level is `top`.
-    ///
-    /// # Errors
-    /// If there is no such policy or level.
-    pub fn new(
+    pub(crate) fn new(
         policy: &str,
         level: Option<u8>,
         requests: u64,
@@ -68,19 +65,18 @@ impl Plan {
 
 /// The three modes, live or simulated.
 #[derive(Clone, Debug)]
-pub struct Outcomes {
+pub(crate) struct Outcomes {
     /// Each task by itself.
-    pub alone: Outcome,
+    pub(crate) alone: Outcome,
     /// All tasks without a policy.
-    pub unscheduled: Outcome,
+    pub(crate) unscheduled: Outcome,
     /// All tasks under the policy.
-    pub scheduled: Outcome,
+    pub(crate) scheduled: Outcome,
 }
 
 impl Outcomes {
     /// Their figures.
-    #[must_use]
-    pub fn figures(&self) -> Modes {
+    pub(crate) fn figures(&self) -> Modes {
         Modes {
             alone: RunFigures::of(&self.alone),
             unscheduled: RunFigures::of(&self.unscheduled),
@@ -91,10 +87,7 @@ impl Outcomes {
 
 /// Runs all modes on the device, one after the other. `progress` gets the share that is done, 0 to
 /// 1.
-///
-/// # Errors
-/// If the device or the runtime refuses.
-pub fn measure<B: BenchDevice>(
+pub(crate) fn measure<B: BenchDevice>(
     device: &B,
     plan: &Plan,
     record: Option<&Spool>,
@@ -151,10 +144,7 @@ fn outcome(mode: &str, plan: &Plan, tasks: Vec<TaskOutcome>) -> Outcome {
 }
 
 /// The simulator's view of all modes.
-///
-/// # Errors
-/// If the device cannot do the level.
-pub fn simulate(device: &DeviceSpec, plan: &Plan) -> Result<Outcomes, CommandError> {
+pub(crate) fn simulate(device: &DeviceSpec, plan: &Plan) -> Result<Outcomes, CommandError> {
     let run = |policy, tasks| {
         predict(&Model { device, request: REQUEST, tasks, policy, level: plan.level, seed: SEED })
     };
@@ -172,15 +162,13 @@ pub fn simulate(device: &DeviceSpec, plan: &Plan) -> Result<Outcomes, CommandErr
 
 /// One diagram per task, with a line for each mode, and one for what the simulator says of it, if
 /// it knows the device.
-///
-/// # Errors
-/// If there is nothing to draw.
-pub fn picture(
+pub(crate) fn picture(
     plan: &Plan,
     live: &Outcomes,
     simulated: Option<&Outcomes>,
 ) -> Result<String, CommandError> {
-    let level = plan.policy.holds().then_some(plan.level.number());
+    let holds = plan.policy.needs().may_hold != MayHold::Nothing;
+    let level = holds.then_some(plan.level.number());
     let name = |policy: &str, level| Combination { policy: policy.to_owned(), level };
     let scheduled = plan.policy.name();
     let mut combinations =

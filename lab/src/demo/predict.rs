@@ -17,26 +17,23 @@ const CAPACITY: u32 = 1_024;
 
 /// What is simulated.
 #[derive(Clone, Copy, Debug)]
-pub struct Model<'a> {
+pub(crate) struct Model<'a> {
     /// The device.
-    pub device: &'a DeviceSpec,
+    pub(crate) device: &'a DeviceSpec,
     /// What each request is.
-    pub request: Request,
+    pub(crate) request: Request,
     /// Who sends requests.
-    pub tasks: &'a [Task],
+    pub(crate) tasks: &'a [Task],
     /// The policy, by name.
-    pub policy: &'a str,
+    pub(crate) policy: &'a str,
     /// The deepest hold.
-    pub level: Level,
+    pub(crate) level: Level,
     /// Where all randomness follows from.
-    pub seed: u64,
+    pub(crate) seed: u64,
 }
 
 /// Runs the simulator.
-///
-/// # Errors
-/// If there is no such policy, or the device cannot do the level.
-pub fn predict(model: &Model<'_>) -> Result<Outcome, RunError> {
+pub(crate) fn predict(model: &Model<'_>) -> Result<Outcome, RunError> {
     run(&scenario(model), &RunOptions { checks: true, ..RunOptions::default() }, &mut |_| {})
 }
 

@@ -9,7 +9,7 @@ use rustix::param::clock_ticks_per_second;
 use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 
-use crate::machine::default_threads;
+use xsched_console::machine::default_threads;
 
 /// Between two looks at what the processors did. They count in steps of 10 ms.
 const LOOK: Duration = Duration::from_millis(250);
@@ -24,18 +24,17 @@ const OTHERS_MIN: f64 = 0.1;
 
 /// How often other programs used the processors.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Quiet {
+pub(crate) struct Quiet {
     /// How often the processors were looked at; 0 where the system does not say what they do.
-    pub looks: u32,
+    pub(crate) looks: u32,
     /// At how many of these other programs had used more than the demo leaves.
-    pub disturbed: u32,
+    pub(crate) disturbed: u32,
 }
 
 impl Quiet {
     /// Whether figures are those of an otherwise idle machine. Where nothing is known they may not
     /// be.
-    #[must_use]
-    pub fn is_quiet(&self) -> bool {
+    pub(crate) fn is_quiet(&self) -> bool {
         self.looks > 0 && f64::from(self.disturbed) <= f64::from(self.looks) * DISTURBED_MAX
     }
 
@@ -84,15 +83,14 @@ fn busy_ticks(stat: &str) -> Option<u64> {
 
 /// Looks at the processors until it is ended.
 #[derive(Debug)]
-pub struct Watch {
+pub(crate) struct Watch {
     end: Sender<()>,
     thread: Option<JoinHandle<Quiet>>,
 }
 
 impl Watch {
     /// Starts to look, on a thread of its own. If there can be none, nothing is known.
-    #[must_use]
-    pub fn start() -> Self {
+    pub(crate) fn start() -> Self {
         let (end, ended) = channel();
         let look = move || {
             let mut quiet = Quiet::default();
@@ -109,8 +107,7 @@ impl Watch {
     }
 
     /// What was seen.
-    #[must_use]
-    pub fn end(self) -> Quiet {
+    pub(crate) fn end(self) -> Quiet {
         // The thread has ended if it does not hear this.
         let _ = self.end.send(());
         self.thread.and_then(|thread| thread.join().ok()).unwrap_or_default()

@@ -18,9 +18,9 @@ use crate::device::{BenchDevice, QueueParams};
 use crate::error::CommandError;
 
 /// In-flight threshold and batch of every queue, as in the scenarios of `sim/scenarios`.
-pub const WINDOW: (u32, u32) = (8, 4);
+pub(crate) const WINDOW: (u32, u32) = (8, 4);
 /// Requests that arrive earlier than this are not counted.
-pub const WARMUP: Duration = Duration::from_millis(100);
+pub(crate) const WARMUP: Duration = Duration::from_millis(100);
 /// A request that takes longer than this is a device that hangs.
 const PATIENCE: Duration = Duration::from_secs(20);
 /// Half-width of the change of each pause, as a share of it: 1 / 8.
@@ -28,27 +28,27 @@ const JITTER_PART: u64 = 8;
 
 /// A client that sends a request, waits for it, pauses, and so on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Task {
+pub(crate) struct Task {
     /// What it is called.
-    pub name: &'static str,
+    pub(crate) name: &'static str,
     /// Higher goes first.
-    pub priority: i16,
+    pub(crate) priority: i16,
     /// The pause, in nanoseconds; 0 for one that always has work.
-    pub think_ns: u64,
+    pub(crate) think_ns: u64,
     /// Requests that it has to make at least.
-    pub requests: u64,
+    pub(crate) requests: u64,
 }
 
 impl Task {
     /// Half-width of the uniform change of each pause, in nanoseconds.
-    pub const fn jitter_ns(&self) -> u64 {
+    pub(crate) const fn jitter_ns(&self) -> u64 {
         self.think_ns / JITTER_PART
     }
 }
 
 /// The three tasks, highest priority first. The two that do not lead make at least a fifth of the
 /// requests of the first.
-pub fn tasks(requests: u64) -> [Task; 3] {
+pub(crate) fn tasks(requests: u64) -> [Task; 3] {
     let others = requests.div_ceil(5);
     let task = |name, priority, think_ns, requests| Task { name, priority, think_ns, requests };
     [
@@ -60,25 +60,22 @@ pub fn tasks(requests: u64) -> [Task; 3] {
 
 /// How the tasks are run.
 #[derive(Clone, Debug)]
-pub struct Phase<'a> {
+pub(crate) struct Phase<'a> {
     /// Who decides.
-    pub policy: Any,
+    pub(crate) policy: Any,
     /// The deepest hold.
-    pub level: Level,
+    pub(crate) level: Level,
     /// No request is begun after this time, even if requests are missing.
-    pub limit: Duration,
+    pub(crate) limit: Duration,
     /// Where the changes of the pauses follow from.
-    pub seed: u64,
+    pub(crate) seed: u64,
     /// Where what happens is written down.
-    pub record: Option<&'a Spool>,
+    pub(crate) record: Option<&'a Spool>,
 }
 
 /// Runs the tasks beside each other until each has made its requests; those that have go on until
 /// the last has. `progress` gets the share that is done, 0 to 1, from any thread.
-///
-/// # Errors
-/// If the device or the runtime refuses, or a kernel fails.
-pub fn run<B: BenchDevice>(
+pub(crate) fn run<B: BenchDevice>(
     device: &B,
     tasks: &[Task],
     phase: &Phase<'_>,

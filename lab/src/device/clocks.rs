@@ -21,13 +21,13 @@ const TRIES_TIME: Duration = Duration::from_millis(20);
 /// Where the device's clock stands beside the host's. The two drift apart by some tens of
 /// microseconds in a second, so it is good for some milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct DeviceClock {
+pub(crate) struct DeviceClock {
     /// The device's clock less the host's, in nanoseconds.
     offset_ns: i128,
     /// The most by which `offset_ns` can be wrong, in nanoseconds.
-    pub uncertain_ns: u64,
+    pub(crate) uncertain_ns: u64,
     /// Steps in which the device's clock goes, in nanoseconds, as far as can be told.
-    pub step_ns: u64,
+    pub(crate) step_ns: u64,
 }
 
 /// The same as a [`ClockRead`], in numbers.
@@ -41,10 +41,7 @@ struct Read {
 impl DeviceClock {
     /// Reads both clocks, which takes about 80 µs and room on the device for one thread. The
     /// host's nanoseconds count from `origin`.
-    ///
-    /// # Errors
-    /// If the device does not answer.
-    pub fn estimate<A: SpinApi>(
+    pub(crate) fn estimate<A: SpinApi>(
         probe: &mut ClockProbe<A>,
         origin: Instant,
     ) -> Result<Self, LabError> {
@@ -99,8 +96,7 @@ impl DeviceClock {
     }
 
     /// When the device's clock showed this, in nanoseconds of the host from the origin.
-    #[must_use]
-    pub fn host_ns(&self, device_ns: u64) -> i64 {
+    pub(crate) fn host_ns(&self, device_ns: u64) -> i64 {
         i64::try_from(i128::from(device_ns) - self.offset_ns).unwrap_or(i64::MAX)
     }
 }

@@ -13,15 +13,15 @@ use crate::pace::Pace;
 
 /// How a foreground task is repeated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Foreground {
+pub(crate) struct Foreground {
     /// Commands of a run.
-    pub commands: u32,
+    pub(crate) commands: u32,
     /// Device time of each, in nanoseconds.
-    pub command_ns: u64,
+    pub(crate) command_ns: u64,
     /// Pauses between runs are drawn evenly from this range, in nanoseconds.
-    pub pause_ns: (u64, u64),
+    pub(crate) pause_ns: (u64, u64),
     /// Runs that are measured.
-    pub samples: u32,
+    pub(crate) samples: u32,
 }
 
 /// Runs before the first that is measured, and for how long there are more than one.
@@ -33,10 +33,7 @@ impl Foreground {
     /// Runs it, and takes the time of each run in nanoseconds. A background in another process is
     /// held meanwhile. There are fewer runs than asked for if the share of the bench's time that
     /// ends with `part` is used up.
-    ///
-    /// # Errors
-    /// If the device refuses or a command fails.
-    pub fn measure<B: BenchDevice>(
+    pub(crate) fn measure<B: BenchDevice>(
         &self,
         bench: &B,
         runner: &mut Runner<B>,

@@ -28,11 +28,8 @@ const COMPARED: Duration = Duration::from_millis(40);
 const RIGHT: i64 = 100;
 
 /// A driver that launches rows of kernels as one.
-pub trait RowApi: SpinApi + Sized {
+pub(crate) trait RowApi: SpinApi + Sized {
     /// Kernels one after the other as one command.
-    ///
-    /// # Errors
-    /// If the driver has no graphs, or refuses.
     fn row(
         api: &Arc<Self>,
         device: &StreamDevice<Self>,
@@ -62,7 +59,7 @@ impl RowApi for HipApi {
 
 /// A GPU.
 #[derive(Debug)]
-pub struct Gpu<A: SpinApi> {
+pub(crate) struct Gpu<A: SpinApi> {
     api: Arc<A>,
     device: StreamDevice<A>,
     rate: SpinRate,
@@ -73,16 +70,13 @@ pub struct Gpu<A: SpinApi> {
 }
 
 /// A CUDA device.
-pub type Cuda = Gpu<CudaApi>;
+pub(crate) type Cuda = Gpu<CudaApi>;
 /// A HIP device.
-pub type Hip = Gpu<HipApi>;
+pub(crate) type Hip = Gpu<HipApi>;
 
 impl Gpu<CudaApi> {
     /// Opens the device with this number and measures how fast its kernels spin.
-    ///
-    /// # Errors
-    /// If there is none, or it refuses.
-    pub fn open(ordinal: u32) -> Result<Self, LabError> {
+    pub(crate) fn open(ordinal: u32) -> Result<Self, LabError> {
         let api = CudaApi::open(ordinal).map_err(LabError::new)?;
         let backend = CudaApi::open(ordinal).map_err(LabError::new)?;
         let (least, _) = api.about().priorities;
@@ -95,11 +89,7 @@ impl Gpu<HipApi> {
     /// ([`HipApi::load_spin_kernels`]), measures how fast they spin, and checks that the clock
     /// they write down counts nanoseconds, which takes 0.2 s. Queues have hardware rings of their
     /// own unless they are urgent.
-    ///
-    /// # Errors
-    /// If there is no HIP runtime, no device or no kernels for it, or it refuses, or the clock
-    /// goes wrong.
-    pub fn open(ordinal: u32) -> Result<Self, LabError> {
+    pub(crate) fn open(ordinal: u32) -> Result<Self, LabError> {
         let library = HipLibrary::find().map_err(LabError::new)?;
         let config = HipConfig { device: ordinal, ..HipConfig::default() };
         let api = HipApi::with_library(Arc::clone(&library), config).map_err(LabError::new)?;
@@ -258,7 +248,7 @@ impl<A: RowApi> BenchDevice for Gpu<A> {
 /// Kernels whose first thread writes down the device's clock when it starts and ends, each to a
 /// place of its own, so that none overwrites what another in flight has written.
 #[derive(Debug)]
-pub struct GpuVictim<A: SpinApi> {
+pub(crate) struct GpuVictim<A: SpinApi> {
     commands: Vec<StreamCommand<A>>,
     stamps: Stamps<A>,
     probe: ClockProbe<A>,

@@ -29,12 +29,10 @@ const ROUNDS_MIN: u64 = 4;
 const SEEN: Duration = Duration::from_micros(200);
 /// Undisturbed launches whose results have to be the same.
 const REFERENCES: u32 = 3;
-/// Device time of an allocation's and a copy's bytes is what programs often have.
-const SIDE_BYTES: usize = 1 << 20;
 
 /// Commands for one queue, and what they write.
 #[derive(Debug)]
-pub struct HipWorker {
+pub(crate) struct HipWorker {
     command: StreamCommand<HipApi>,
     memory: WorkMemory,
     /// What had been added up before the first command, and what each adds.
@@ -64,10 +62,11 @@ fn blocks(kind: Kind, share: Share, units: u32) -> u32 {
 impl HipWorker {
     /// Makes commands, measures how long they take, and runs some of them undisturbed. The device
     /// has to be idle.
-    ///
-    /// # Errors
-    /// If the device refuses, or the results of undisturbed commands differ.
-    pub fn new(api: &Arc<HipApi>, kernels: &WorkKernels, load: Load) -> Result<Self, LabError> {
+    pub(crate) fn new(
+        api: &Arc<HipApi>,
+        kernels: &WorkKernels,
+        load: Load,
+    ) -> Result<Self, LabError> {
         let Load { kind, share, ns } = load;
         let memory = WorkMemory::new(api, blocks(kind, share, api.about().units));
         let memory = memory.map_err(LabError::new)?;
@@ -210,27 +209,13 @@ impl Worker for HipWorker {
     }
 }
 
-/// Allocations and copies through HIP.
-#[derive(Debug)]
-pub struct HipSide(SideCalls);
-
-impl HipSide {
-    /// On a device that was opened for this.
-    ///
-    /// # Errors
-    /// If there is no memory left.
-    pub fn new(api: HipApi) -> Result<Self, LabError> {
-        SideCalls::new(api, SIDE_BYTES).map(Self).map_err(LabError::new)
-    }
-}
-
-impl Side for HipSide {
+impl Side for SideCalls {
     fn allocate(&mut self) -> Result<(), LabError> {
-        self.0.allocate().map_err(LabError::new)
+        Self::allocate(self).map_err(LabError::new)
     }
 
     fn copy(&mut self) -> Result<(), LabError> {
-        self.0.copy().map_err(LabError::new)
+        Self::copy(self).map_err(LabError::new)
     }
 }
 

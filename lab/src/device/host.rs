@@ -12,7 +12,7 @@ use xsched_hal_host::{
 use xsched_hal_stream::SharedPage;
 
 use crate::device::interruptible::Interruptible;
-use crate::device::interruptible::Side;
+use crate::device::interruptible::{SIDE_BYTES, Side};
 use crate::device::load::{CheckedCounts, Kind, Load, Share, Worker};
 use crate::device::tenants::Tenant;
 use crate::device::{BenchDevice, Described, LabError, PlainStream, QueueParams, Victim};
@@ -20,22 +20,17 @@ use crate::kernels::{CheckCounters, CheckedKind, Witness, checked, witnessed};
 
 /// The only way in which the processor's commands are interrupted.
 const SIGNAL: &str = "signal";
-/// Bytes of allocations and copies.
-const SIDE_BYTES: usize = 1 << 20;
 
 /// The host device, with one compute unit.
 #[derive(Debug)]
-pub struct Host {
+pub(crate) struct Host {
     busy: BusyLoop,
     device: HostDevice,
 }
 
 impl Host {
     /// Starts the device.
-    ///
-    /// # Errors
-    /// If it refuses.
-    pub fn open() -> Result<Self, LabError> {
+    pub(crate) fn open() -> Result<Self, LabError> {
         let device = HostDevice::new(HostConfig::default()).map_err(LabError::new)?;
         Ok(Self { busy: BusyLoop::calibrate(), device })
     }
@@ -80,7 +75,8 @@ impl BenchDevice for Host {
 
     fn victim(&self, ns: u64) -> Result<HostVictim, LabError> {
         let witness = Arc::new(Witness::default());
-        Ok(HostVictim { command: witnessed(self.busy, ns, &witness), witness })
+        let command = witnessed(self.busy, ns, &witness);
+        Ok(HostVictim { command, witness, counters: Arc::default(), command_ns: ns })
     }
 
     fn slack_us(&self) -> f64 {
@@ -95,11 +91,13 @@ impl BenchDevice for Host {
     }
 }
 
-/// A command that notes the time once in a microsecond.
+/// A command that notes the time once in a microsecond, and may check its results.
 #[derive(Debug)]
-pub struct HostVictim {
+pub(crate) struct HostVictim {
     command: HostCommand,
     witness: Arc<Witness>,
+    counters: Arc<CheckCounters>,
+    command_ns: u64,
 }
 
 impl Victim for HostVictim {
@@ -144,7 +142,7 @@ impl Victim for HostVictim {
 }
 
 impl Interruptible for Host {
-    type Worker = HostWorker;
+    type Worker = HostVictim;
 
     fn mechanisms(&self) -> Vec<String> {
         vec![SIGNAL.to_owned()]
@@ -168,7 +166,7 @@ impl Interruptible for Host {
 
     fn interruptible(&self) {}
 
-    fn worker(&self, load: Load) -> Result<HostWorker, LabError> {
+    fn worker(&self, load: Load) -> Result<HostVictim, LabError> {
         let work = match load.kind {
             Kind::Alu => CheckedKind::Registers,
             Kind::Memory => CheckedKind::Memory,
@@ -179,7 +177,7 @@ impl Interruptible for Host {
         };
         let (witness, counters) = (Arc::default(), Arc::default());
         let command = checked(self.busy, work, load.ns, &witness, &counters);
-        Ok(HostWorker { victim: HostVictim { command, witness }, counters, command_ns: load.ns })
+        Ok(HostVictim { command, witness, counters, command_ns: load.ns })
     }
 
     fn side(&self) -> Result<Box<dyn Side>, LabError> {
@@ -192,55 +190,7 @@ impl Interruptible for Host {
     }
 }
 
-/// Commands that check their results.
-#[derive(Debug)]
-pub struct HostWorker {
-    victim: HostVictim,
-    counters: Arc<CheckCounters>,
-    command_ns: u64,
-}
-
-impl Victim for HostWorker {
-    type Command = HostCommand;
-
-    fn next(&mut self) -> HostCommand {
-        self.victim.next()
-    }
-
-    fn is_longer(&self) -> bool {
-        self.victim.is_longer()
-    }
-
-    fn marks(&self) -> u64 {
-        self.victim.marks()
-    }
-
-    fn is_inside(&self) -> bool {
-        self.victim.is_inside()
-    }
-
-    fn settled(&self) -> Duration {
-        self.victim.settled()
-    }
-
-    fn now_ns(&self) -> u64 {
-        self.victim.now_ns()
-    }
-
-    fn last_ns(&mut self) -> Result<(u64, u64), LabError> {
-        self.victim.last_ns()
-    }
-
-    fn arm(&mut self) {
-        self.victim.arm();
-    }
-
-    fn first_ns(&mut self) -> Option<u64> {
-        self.victim.first_ns()
-    }
-}
-
-impl Worker for HostWorker {
+impl Worker for HostVictim {
     fn sums(&mut self) -> Result<CheckedCounts, LabError> {
         Ok(CheckedCounts { finished: self.counters.finished(), wrong: self.counters.wrong() })
     }
@@ -272,7 +222,7 @@ impl Side for HostSide {
 
 /// A hardware queue, past the runtime.
 #[derive(Debug)]
-pub struct HostStream {
+pub(crate) struct HostStream {
     halves: Halves<HostSubmit, HostRetire, LevelAdapter<HostPreempt>>,
     launched: u64,
     retired: u64,

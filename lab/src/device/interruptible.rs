@@ -7,7 +7,7 @@ use super::tenants::Tenant;
 use super::{BenchDevice, LabError};
 
 /// A device whose running commands can be interrupted.
-pub trait Interruptible: BenchDevice {
+pub(crate) trait Interruptible: BenchDevice {
     /// Commands to be interrupted.
     type Worker: Worker<Command = Self::Command>;
 
@@ -26,24 +26,15 @@ pub trait Interruptible: BenchDevice {
     fn shares(&self) -> Vec<Share>;
 
     /// Opens the device with a mechanism.
-    ///
-    /// # Errors
-    /// If there is no such mechanism, or the device refuses.
     fn open(&self, mechanism: &str) -> Result<Self::Backend, LabError>;
 
     /// How a queue of the device is opened that can be interrupted.
     fn interruptible(&self) -> <Self::Backend as Backend>::Config;
 
     /// Commands for one queue.
-    ///
-    /// # Errors
-    /// If the device has no such kernels, or refuses.
     fn worker(&self, load: Load) -> Result<Self::Worker, LabError>;
 
     /// An allocation and its end, as programs make them; and a copy to the device and back.
-    ///
-    /// # Errors
-    /// If the device has no such calls.
     fn side(&self) -> Result<Box<dyn Side>, LabError>;
 
     /// What is known about how the device holds streams: names and values, such as how a wait for
@@ -53,23 +44,17 @@ pub trait Interruptible: BenchDevice {
     }
 
     /// The queues of other processes on the device.
-    ///
-    /// # Errors
-    /// If it cannot be found out.
     fn tenants(&self) -> Result<Vec<Tenant>, LabError>;
 }
 
+/// Bytes of an allocation and of a copy.
+pub(crate) const SIDE_BYTES: usize = 1 << 20;
+
 /// Calls of programs that have nothing to do with the victims.
-pub trait Side: Send {
+pub(crate) trait Side: Send {
     /// Allocates some of the device's memory and gives it back.
-    ///
-    /// # Errors
-    /// If the device refuses.
     fn allocate(&mut self) -> Result<(), LabError>;
 
     /// Copies to the device and back, and waits for that.
-    ///
-    /// # Errors
-    /// If the device refuses.
     fn copy(&mut self) -> Result<(), LabError>;
 }

@@ -15,30 +15,29 @@ use xsched_hal_kfd::{KfdConfig, KfdDevice, KfdQueueConfig};
 use xsched_hal_stream::{SharedPage, StreamApi, StreamCommand, StreamDevice};
 
 use crate::device::gpu::Hip;
-use crate::device::hip_worker::{HipSide, HipWorker};
+use crate::device::hip_worker::HipWorker;
 use crate::device::interruptible::Interruptible;
-use crate::device::interruptible::Side;
+use crate::device::interruptible::{SIDE_BYTES, Side};
 use crate::device::load::{Kind, Load, Share};
 use crate::device::tenants::{self, Tenant, queues};
 use crate::device::{BenchDevice, Described, LabError, QueueParams};
 use crate::kernels::RawStream;
-use crate::kernels::WorkKernels;
+use crate::kernels::{SideCalls, WorkKernels};
 
-pub use xsched_hal_kfd::topology::Sysfs;
+pub(crate) use xsched_hal_kfd::topology::Sysfs;
 
 /// What can be seen and done below HIP.
 #[derive(Debug)]
-pub struct DriverAccess {
+pub(crate) struct DriverAccess {
     /// Tells which of the driver's queues a stream is.
-    pub attribution: Box<dyn Attribution>,
+    pub(crate) attribution: Box<dyn Attribution>,
     /// What suspends queues, or why nothing does.
-    pub mechanism: Result<Arc<dyn Mechanism>, LabError>,
+    pub(crate) mechanism: Result<Arc<dyn Mechanism>, LabError>,
 }
 
 impl DriverAccess {
     /// Nothing, for what is no AMD driver.
-    #[must_use]
-    pub fn nothing() -> Self {
+    pub(crate) fn nothing() -> Self {
         let why = "only --hal kfd holds by the driver";
         Self { attribution: Box::new(NoAttribution), mechanism: Err(LabError::new(why)) }
     }
@@ -46,7 +45,7 @@ impl DriverAccess {
 
 /// A HIP device, and the driver below it.
 #[derive(Debug)]
-pub struct Kfd {
+pub(crate) struct Kfd {
     hip: Hip,
     ordinal: u32,
     lv3: HipLv3,
@@ -58,11 +57,7 @@ pub struct Kfd {
 impl Kfd {
     /// Looks who uses the GPUs, asks the driver for its version, and opens the HIP device with this
     /// number.
-    ///
-    /// # Errors
-    /// If there is no AMD kernel driver, or this user may not use it, or the device or the kernels
-    /// cannot be had; in one line that says what to do.
-    pub fn open(ordinal: u32) -> Result<Self, LabError> {
+    pub(crate) fn open(ordinal: u32) -> Result<Self, LabError> {
         let asked = ProbeConfig::from_environment();
         // Before there are queues of our own, and without a runtime where there is no driver.
         xsched_hal_kfd::probe::probe(&asked).map_err(LabError::new)?;
@@ -116,8 +111,7 @@ impl Kfd {
 
     /// The HIP device, and what can be done below it. Nothing is suspended while other
     /// processes have queues on the GPU.
-    #[must_use]
-    pub fn parts(&self) -> (&Hip, DriverAccess) {
+    pub(crate) fn parts(&self) -> (&Hip, DriverAccess) {
         let parts = || {
             tenants::alone(self.tenants())?;
             self.lv3.untried_parts(self.choice()?).map_err(LabError::new)
@@ -236,7 +230,7 @@ impl Interruptible for Kfd {
         let config = HipConfig { device: self.ordinal, ..HipConfig::default() };
         let library = Arc::clone(self.hip.api().library());
         let api = HipApi::with_library(library, config).map_err(LabError::new)?;
-        Ok(Box::new(HipSide::new(api)?))
+        Ok(Box::new(SideCalls::new(api, SIDE_BYTES).map_err(LabError::new)?))
     }
 
     fn traits(&self) -> Vec<(String, String)> {
@@ -283,8 +277,7 @@ impl Interruptible for Kfd {
 
 /// The time in microseconds that no save of a full context can be faster than, and how it follows,
 /// for each GPU of this machine that it is known for.
-#[must_use]
-pub fn bounds(sysfs: &Sysfs) -> Vec<(f64, String)> {
+pub(crate) fn bounds(sysfs: &Sysfs) -> Vec<(f64, String)> {
     let gpus = Topology::read(sysfs).map(|topology| topology.gpus).unwrap_or_default();
     let known = gpus.iter().filter(|gpu| gpu.target() == "gfx942" && gpu.context_bytes() > 0);
     let bound = |gpu: &GpuFacts| {

@@ -10,7 +10,7 @@ use super::{LabError, Victim};
 /// What a kernel does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Kind {
+pub(crate) enum Kind {
     /// Computes in registers.
     Alu,
     /// Exchanges values through memory that a workgroup shares.
@@ -32,7 +32,7 @@ pub enum Kind {
 
 impl Kind {
     /// All of them.
-    pub const ALL: [Self; 8] = [
+    pub(crate) const ALL: [Self; 8] = [
         Self::Alu,
         Self::Lds,
         Self::Mfma,
@@ -45,14 +45,12 @@ impl Kind {
 
     /// Whether it runs in the ring of the queue in which it is launched, as far as is known, so
     /// that a hold of the queue has to stop it.
-    #[must_use]
-    pub const fn is_in_its_ring(self) -> bool {
+    pub(crate) const fn is_in_its_ring(self) -> bool {
         !matches!(self, Self::Cooperative)
     }
 
     /// Its name.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
+    pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Alu => "alu",
             Self::Lds => "lds",
@@ -87,7 +85,7 @@ impl FromStr for Kind {
 /// How much of the device a kernel takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Share {
+pub(crate) enum Share {
     /// One workgroup.
     One,
     /// Half of the compute units.
@@ -98,8 +96,7 @@ pub enum Share {
 
 impl Share {
     /// Its name.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
+    pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::One => "one",
             Self::Half => "half",
@@ -116,30 +113,27 @@ impl fmt::Display for Share {
 
 /// A kernel to be interrupted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Load {
+pub(crate) struct Load {
     /// What it does.
-    pub kind: Kind,
+    pub(crate) kind: Kind,
     /// How much of the device it takes.
-    pub share: Share,
+    pub(crate) share: Share,
     /// Device time, in nanoseconds; about.
-    pub ns: u64,
+    pub(crate) ns: u64,
 }
 
 /// What commands found out about their results.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct CheckedCounts {
+pub(crate) struct CheckedCounts {
     /// Commands that ran to their end.
-    pub finished: u64,
+    pub(crate) finished: u64,
     /// Those of them with a wrong result.
-    pub wrong: u64,
+    pub(crate) wrong: u64,
 }
 
 /// Commands that write down when they run and whether their results are right, for one queue.
-pub trait Worker: Victim {
+pub(crate) trait Worker: Victim {
     /// What they found out so far.
-    ///
-    /// # Errors
-    /// If the device's memory cannot be read.
     fn sums(&mut self) -> Result<CheckedCounts, LabError>;
 
     /// Device time of a command, in nanoseconds, as measured: about what was asked for, and more

@@ -1,21 +1,22 @@
 //! The devices that experiments run on, and what an experiment needs of them.
 
-pub mod clocks;
-pub mod foreground;
-pub mod gpu;
-pub mod hip_worker;
-pub mod host;
-pub mod interruptible;
-pub mod kfd;
-pub mod list;
-pub mod load;
-pub mod mode;
-pub mod processes;
-pub mod task;
-pub mod tenants;
+pub(crate) mod clocks;
+pub(crate) mod foreground;
+pub(crate) mod gpu;
+pub(crate) mod hal;
+pub(crate) mod hip_worker;
+pub(crate) mod host;
+pub(crate) mod interruptible;
+pub(crate) mod kfd;
+pub(crate) mod load;
+pub(crate) mod mode;
+pub(crate) mod processes;
+pub(crate) mod task;
+pub(crate) mod tenants;
 
 use std::fmt::Display;
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use serde::Serialize;
 use xsched_core::hal::{Backend, Retire, Steps, Submit};
@@ -25,61 +26,80 @@ use xsched_hal_stream::SharedPage;
 /// Why an experiment came to no end.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub struct LabError(String);
+pub(crate) struct LabError(String);
 
 impl LabError {
     /// What a device, or the runtime on it, refused.
-    pub fn new(error: impl Display) -> Self {
+    pub(crate) fn new(error: impl Display) -> Self {
         Self(error.to_string())
+    }
+}
+
+/// Between two looks of [`until`], so that looking costs no processor.
+const POLL_DELAY: Duration = Duration::from_micros(20);
+
+/// Looks now and then until there is an answer.
+pub(crate) fn until<T>(
+    patience: Duration,
+    complaint: &str,
+    mut look: impl FnMut() -> Option<T>,
+) -> Result<T, LabError> {
+    let start = Instant::now();
+    loop {
+        if let Some(answer) = look() {
+            return Ok(answer);
+        }
+        if start.elapsed() > patience {
+            return Err(LabError::new(format!("{complaint} within {} s", patience.as_secs())));
+        }
+        thread::sleep(POLL_DELAY);
     }
 }
 
 /// What a figure was measured on.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Described {
+pub(crate) struct Described {
     /// The backend: `cuda`, `hip`, `host`.
-    pub hal: &'static str,
+    pub(crate) hal: &'static str,
     /// The device's name.
-    pub device: String,
+    pub(crate) device: String,
     /// Its driver.
-    pub driver: String,
+    pub(crate) driver: String,
     /// Where it is.
-    pub pci: String,
+    pub(crate) pci: String,
     /// The highest level of its queues.
-    pub level: u8,
+    pub(crate) level: u8,
     /// Why it is no higher.
-    pub no_gate: Option<String>,
+    pub(crate) no_gate: Option<String>,
     /// Entries that a queue keeps in flight.
-    pub entries_max: u32,
+    pub(crate) entries_max: u32,
 }
 
 /// How a queue or a stream is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct QueueParams {
+pub(crate) struct QueueParams {
     /// The highest level.
-    pub level: u8,
+    pub(crate) level: u8,
     /// Predicted work between two gates, in nanoseconds, where the device has gates.
-    pub spacing_ns: u64,
+    pub(crate) spacing_ns: u64,
     /// With the device's most urgent priority, instead of its least.
-    pub urgent: bool,
+    pub(crate) urgent: bool,
 }
 
 impl QueueParams {
     /// A queue at this level, with a gate for each command.
-    #[must_use]
-    pub const fn at(level: Level) -> Self {
+    pub(crate) const fn at(level: Level) -> Self {
         Self { level: level.number(), spacing_ns: 0, urgent: false }
     }
 
     /// The level.
-    #[must_use]
-    pub fn level(&self) -> Level {
+    pub(crate) fn level(&self) -> Level {
         Level::from_number(self.level).unwrap_or_default()
     }
 }
 
 /// A device to experiment on.
-pub trait BenchDevice: Sync {
+pub(crate) trait BenchDevice: Sync {
     /// What is launched.
     type Command: Clone + Send + Sync + 'static;
     /// The backend.
@@ -99,9 +119,6 @@ pub trait BenchDevice: Sync {
     fn describe(&self) -> Described;
 
     /// Opens the device.
-    ///
-    /// # Errors
-    /// If it cannot be.
     fn device(&self) -> Result<Self::Backend, LabError>;
 
     /// How a queue of the device is opened.
@@ -109,9 +126,6 @@ pub trait BenchDevice: Sync {
 
     /// How a queue of the device is opened whose gate waits for a word of a page that another
     /// process has as well.
-    ///
-    /// # Errors
-    /// If the device has no such gates, or refuses.
     fn config_in_page(
         &self,
         making: QueueParams,
@@ -121,15 +135,9 @@ pub trait BenchDevice: Sync {
 
     /// A command that takes the whole device for so many nanoseconds, in so many waves of blocks
     /// one after the other, where the device has such a thing.
-    ///
-    /// # Errors
-    /// If there is none.
     fn command(&self, ns: u64, waves: u32) -> Result<Self::Command, LabError>;
 
     /// Commands of such lengths, one after the other, that are launched as one.
-    ///
-    /// # Errors
-    /// If the device has no such thing, or refuses.
     fn graph(&self, lengths_ns: &[u64]) -> Result<Self::Command, LabError> {
         let _ = lengths_ns;
         Err(LabError::new("this device launches commands one by one"))
@@ -139,23 +147,17 @@ pub trait BenchDevice: Sync {
     fn nothing(&self) -> Self::Command;
 
     /// Commands of so many nanoseconds that write down when they run.
-    ///
-    /// # Errors
-    /// If there are none.
     fn victim(&self, ns: u64) -> Result<Self::Victim, LabError>;
 
     /// How much longer than its bound a hold at Lv1 or Lv2 may take, in microseconds.
     fn slack_us(&self) -> f64;
 
     /// A stream without XSched.
-    ///
-    /// # Errors
-    /// If there is none.
     fn stream(&self, urgent: bool) -> Result<Self::Stream, LabError>;
 }
 
 /// Commands that write down when they run, for one queue.
-pub trait Victim {
+pub(crate) trait Victim {
     /// What is launched.
     type Command: Clone + Send + Sync + 'static;
 
@@ -178,9 +180,6 @@ pub trait Victim {
     fn now_ns(&self) -> u64;
 
     /// When it last ran, by that clock, and by how much that may be off; while it does not run.
-    ///
-    /// # Errors
-    /// If the device's clock cannot be read.
     fn last_ns(&mut self) -> Result<(u64, u64), LabError>;
 
     /// From now on [`Victim::first_ns`] is wanted.
@@ -191,22 +190,13 @@ pub trait Victim {
 }
 
 /// A stream of the vendor's, used as programs without XSched use it.
-pub trait PlainStream<C>: Send {
+pub(crate) trait PlainStream<C>: Send {
     /// Launches a command.
-    ///
-    /// # Errors
-    /// If the device refuses.
     fn launch(&mut self, command: &C) -> Result<(), LabError>;
 
     /// Waits for everything.
-    ///
-    /// # Errors
-    /// If a command failed.
     fn wait(&mut self) -> Result<(), LabError>;
 
     /// Launches a command when fewer than so many are in flight.
-    ///
-    /// # Errors
-    /// If the device refuses.
     fn launch_within(&mut self, command: &C, threshold: u32) -> Result<(), LabError>;
 }

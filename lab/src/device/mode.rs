@@ -10,7 +10,7 @@ use crate::device::task::LaunchPath;
 use crate::device::{Described, LabError, QueueParams};
 
 /// The default spacing of gates, in microseconds.
-pub const SPACING_US: u32 = 300;
+pub(crate) const SPACING_US: u32 = 300;
 /// Priorities of the two tasks.
 const PRIORITIES: (i32, i32) = (10, 0);
 /// What the foreground may have in flight, in commands.
@@ -21,7 +21,7 @@ const FOREGROUND_WINDOW: u32 = 64;
 /// `processes-lv1` and `processes-gate`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
-pub enum Mode {
+pub(crate) enum Mode {
     /// Plain streams.
     Plain,
     /// Plain streams, the urgent one with the most urgent priority.
@@ -43,7 +43,7 @@ pub enum Mode {
 
 /// How tasks in two processes are kept apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Apart {
+pub(crate) enum Apart {
     /// By the device alone.
     Plain,
     /// By a word in shared memory that asks the other process to launch nothing.
@@ -54,8 +54,7 @@ pub enum Apart {
 
 impl Mode {
     /// Those that make sense on a device, up to a level.
-    #[must_use]
-    pub fn of(device: &Described, level_max: u8) -> Vec<Self> {
+    pub(crate) fn of(device: &Described, level_max: u8) -> Vec<Self> {
         let modes = [
             Self::Plain,
             Self::Priority,
@@ -83,8 +82,7 @@ impl Mode {
     /// What a user gets without saying anything, on a device with this highest level: its level,
     /// with gates at the default spacing. To the processor as a device a gate at intervals means
     /// nothing.
-    #[must_use]
-    pub fn by_default(hal: &str, level: u8) -> Self {
+    pub(crate) fn by_default(hal: &str, level: u8) -> Self {
         match level {
             3.. => Self::Lv3,
             2 if hal == "host" => Self::Gate { spacing_us: 0 },
@@ -94,14 +92,12 @@ impl Mode {
     }
 
     /// The number of the level that it needs, 1 to 3.
-    #[must_use]
-    pub fn level(self) -> u8 {
+    pub(crate) fn level(self) -> u8 {
         self.making(false).level
     }
 
     /// How a queue is made. Plain streams count as Lv1.
-    #[must_use]
-    pub fn making(self, urgent: bool) -> QueueParams {
+    pub(crate) fn making(self, urgent: bool) -> QueueParams {
         let (level, spacing_us) = match self {
             Self::Gate { spacing_us } => (Level::Deactivate, spacing_us),
             Self::GatePriority | Self::Processes(Apart::Gate) => (Level::Deactivate, 0),
@@ -112,14 +108,12 @@ impl Mode {
     }
 
     /// Past the runtime.
-    #[must_use]
-    pub const fn is_plain(self) -> bool {
+    pub(crate) const fn is_plain(self) -> bool {
         matches!(self, Self::Plain | Self::Priority | Self::Processes(Apart::Plain))
     }
 
     /// How the foreground and the background reach the device.
-    #[must_use]
-    pub fn ways(self, threshold: u32) -> (LaunchPath, LaunchPath) {
+    pub(crate) fn ways(self, threshold: u32) -> (LaunchPath, LaunchPath) {
         let urgent = matches!(self, Self::Priority | Self::GatePriority);
         if self.is_plain() {
             return (LaunchPath::Plain { urgent }, LaunchPath::Plain { urgent: false });

@@ -37,25 +37,25 @@ const LEAVE: Duration = Duration::from_secs(60);
 
 /// What a background process is to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Request {
+pub(crate) struct Request {
     /// The file of the page that both have.
-    pub page: PathBuf,
+    pub(crate) page: PathBuf,
     /// How the two are kept apart.
-    pub apart: Apart,
+    pub(crate) apart: Apart,
     /// Device time of its commands, in nanoseconds.
-    pub command_ns: u64,
+    pub(crate) command_ns: u64,
     /// Their waves of blocks.
-    pub waves: u32,
+    pub(crate) waves: u32,
     /// Commands in flight.
-    pub threshold: u32,
+    pub(crate) threshold: u32,
 }
 
 /// Makes the command line of a process that calls [`background`].
-pub type Launcher<'a> = &'a (dyn Fn(&Request) -> io::Result<Command> + Sync);
+pub(crate) type Launcher<'a> = &'a (dyn Fn(&Request) -> io::Result<Command> + Sync);
 
 /// A background process, as the foreground sees it.
 #[derive(Debug)]
-pub struct BackgroundProcess {
+pub(crate) struct BackgroundProcess {
     child: Child,
     page: SharedPage,
     apart: Apart,
@@ -64,9 +64,6 @@ pub struct BackgroundProcess {
 
 impl BackgroundProcess {
     /// Starts it, and waits until it runs.
-    ///
-    /// # Errors
-    /// If it cannot be started or ends at once.
     pub(crate) fn start(launcher: Launcher<'_>, mut request: Request) -> Result<Self, LabError> {
         let page = SharedPage::create().map_err(LabError::new)?;
         request.page = page.path();
@@ -94,14 +91,14 @@ impl BackgroundProcess {
     }
 
     fn state(&self) -> &AtomicU32 {
-        self.page.word(STATE)
+        &self.page.gate(STATE).word
     }
 
     /// Holds it.
     pub(crate) fn hold(&self) {
         match self.apart {
             Apart::Plain => {}
-            Apart::Lv1 => self.page.word(PAUSE).store(1, Ordering::SeqCst),
+            Apart::Lv1 => self.page.gate(PAUSE).word.store(1, Ordering::SeqCst),
             Apart::Gate => self.page.close(GATE, self.holder),
         }
     }
@@ -110,20 +107,17 @@ impl BackgroundProcess {
     pub(crate) fn release(&self) {
         match self.apart {
             Apart::Plain => {}
-            Apart::Lv1 => self.page.word(PAUSE).store(0, Ordering::SeqCst),
+            Apart::Lv1 => self.page.gate(PAUSE).word.store(0, Ordering::SeqCst),
             Apart::Gate => self.page.release(GATE, self.holder),
         }
     }
 
     /// Commands that it has launched; begins anew after 2^32.
     pub(crate) fn commands(&self) -> u32 {
-        self.page.word(LAUNCHED).load(Ordering::Relaxed)
+        self.page.gate(LAUNCHED).word.load(Ordering::Relaxed)
     }
 
     /// Ends it.
-    ///
-    /// # Errors
-    /// If it failed, or did not end by itself.
     pub(crate) fn end(mut self) -> Result<(), LabError> {
         match self.leave().map_err(LabError::new)? {
             Some(status) if status.success() => Ok(()),
@@ -157,10 +151,7 @@ impl Drop for BackgroundProcess {
 }
 
 /// The background's half: runs commands until the other process says so or is gone.
-///
-/// # Errors
-/// If the page, the device or the runtime refuses, or a command fails.
-pub fn background<B: BenchDevice>(bench: &B, request: &Request) -> Result<(), LabError> {
+pub(crate) fn background<B: BenchDevice>(bench: &B, request: &Request) -> Result<(), LabError> {
     let page = || SharedPage::open(&request.page).map_err(LabError::new);
     let ours = Arc::new(page()?);
     let runtime = Runtime::new(Hpf::default()).map_err(LabError::new)?;
@@ -177,7 +168,7 @@ pub fn background<B: BenchDevice>(bench: &B, request: &Request) -> Result<(), La
         let running = scope.spawn(|| task.run(&mut runner, &command, request.threshold));
         // It is not waited for: it may still read when all else has ended.
         let for_reader = Arc::clone(&ours);
-        ours.word(STATE).store(RUNNING, Ordering::Release);
+        ours.gate(STATE).word.store(RUNNING, Ordering::Release);
         thread::spawn(move || wait_for_the_end_of_input(&for_reader));
         attend(&ours, &task, queue.as_ref(), || running.is_finished());
         task.stop();
@@ -189,7 +180,7 @@ pub fn background<B: BenchDevice>(bench: &B, request: &Request) -> Result<(), La
 fn wait_for_the_end_of_input(page: &SharedPage) {
     let mut rest = [0; 16];
     while io::stdin().read(&mut rest).is_ok_and(|read| read > 0) {}
-    page.word(STATE).store(END, Ordering::Release);
+    page.gate(STATE).word.store(END, Ordering::Release);
     thread::sleep(LEAVE);
     std::process::exit(1);
 }
@@ -202,8 +193,8 @@ fn attend<C: Clone + Send + Sync + 'static>(
     failed: impl Fn() -> bool,
 ) {
     let mut paused = false;
-    while page.word(STATE).load(Ordering::Acquire) == RUNNING && !failed() {
-        let pause = page.word(PAUSE).load(Ordering::SeqCst) != 0;
+    while page.gate(STATE).word.load(Ordering::Acquire) == RUNNING && !failed() {
+        let pause = page.gate(PAUSE).word.load(Ordering::SeqCst) != 0;
         if let Some(queue) = queue
             && pause != paused
         {
@@ -214,7 +205,7 @@ fn attend<C: Clone + Send + Sync + 'static>(
             }
             paused = pause;
         }
-        page.word(LAUNCHED).store(task.commands() as u32, Ordering::Relaxed);
+        page.gate(LAUNCHED).word.store(task.commands() as u32, Ordering::Relaxed);
         thread::sleep(LOOK);
     }
     if let Some(queue) = queue.filter(|_| paused) {

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
-use xsched::{Device, XQueue, XQueueConfig};
+use xsched::{Device, Ticket, XQueue, XQueueConfig};
 use xsched_core::hint::{Hints, Priority};
 use xsched_core::id::ProcessId;
 use xsched_core::window::WindowConfig;
@@ -15,7 +15,7 @@ use crate::device::{BenchDevice, LabError, PlainStream, QueueParams};
 /// How a task reaches the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "way", rename_all = "snake_case")]
-pub enum LaunchPath {
+pub(crate) enum LaunchPath {
     /// A stream of the vendor's.
     Plain {
         /// With the most urgent priority.
@@ -36,18 +36,18 @@ pub enum LaunchPath {
 
 /// What the policy is told about a queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Options {
+pub(crate) struct Options {
     /// Its priority.
-    pub priority: i32,
+    pub(crate) priority: i32,
     /// Its part of the device in percent, 0 to 100.
-    pub percent: Option<u8>,
+    pub(crate) percent: Option<u8>,
     /// The process that it counts for.
-    pub process: u32,
+    pub(crate) process: u32,
 }
 
 /// A task that launches commands and waits for them.
 #[derive(Debug)]
-pub enum Runner<B: BenchDevice> {
+pub(crate) enum Runner<B: BenchDevice> {
     /// Past XSched.
     Plain(B::Stream),
     /// Through an XQueue.
@@ -56,10 +56,11 @@ pub enum Runner<B: BenchDevice> {
 
 impl<B: BenchDevice> Runner<B> {
     /// A stream or queue.
-    ///
-    /// # Errors
-    /// If the device or the runtime refuses.
-    pub fn new(bench: &B, device: &Device<B::Backend>, way: LaunchPath) -> Result<Self, LabError> {
+    pub(crate) fn new(
+        bench: &B,
+        device: &Device<B::Backend>,
+        way: LaunchPath,
+    ) -> Result<Self, LabError> {
         let LaunchPath::Queue { making, priority, threshold, batch } = way else {
             return Ok(Self::Plain(bench.stream(way == LaunchPath::Plain { urgent: true })?));
         };
@@ -68,10 +69,7 @@ impl<B: BenchDevice> Runner<B> {
     }
 
     /// A queue with these hints, and with so many commands in flight and per fence.
-    ///
-    /// # Errors
-    /// If a hint is out of range, or the device or the runtime refuses.
-    pub fn scheduled(
+    pub(crate) fn scheduled(
         bench: &B,
         device: &Device<B::Backend>,
         making: QueueParams,
@@ -94,10 +92,7 @@ impl<B: BenchDevice> Runner<B> {
     }
 
     /// A queue whose gate waits for a word of a page that another process has as well.
-    ///
-    /// # Errors
-    /// If the device has no such gates, or the device or the runtime refuses.
-    pub fn held_elsewhere(
+    pub(crate) fn held_elsewhere(
         bench: &B,
         device: &Device<B::Backend>,
         way: LaunchPath,
@@ -115,62 +110,65 @@ impl<B: BenchDevice> Runner<B> {
     }
 
     /// The queue, if there is one.
-    #[must_use]
-    pub fn queue(&self) -> Option<XQueue<B::Command>> {
+    pub(crate) fn queue(&self) -> Option<XQueue<B::Command>> {
         match self {
             Self::Plain(_) => None,
             Self::Queue(queue) => Some(queue.clone()),
         }
     }
 
-    /// Launches so many commands and waits for the last. How long that took.
-    ///
-    /// # Errors
-    /// If the device refuses or a command fails.
-    pub fn run(&mut self, command: &B::Command, count: u32) -> Result<Duration, LabError> {
-        let start = Instant::now();
+    /// Launches a command without waiting.
+    pub(crate) fn launch(&mut self, command: &B::Command) -> Result<Option<Ticket>, LabError> {
         match self {
-            Self::Plain(stream) => {
-                (0..count).try_for_each(|_| stream.launch(command))?;
-                stream.wait()?;
-            }
+            Self::Plain(stream) => stream.launch(command).map(|()| None),
             Self::Queue(queue) => {
-                let mut last = None;
-                for _ in 0..count {
-                    let ticket = queue.submit(command.clone());
-                    last = Some(ticket.map_err(|_| LabError::new("the device was lost"))?);
-                }
-                last.map_or(Ok(()), |last| queue.wait(last)).map_err(LabError::new)?;
+                let ticket = queue.submit(command.clone());
+                ticket.map(Some).map_err(|_| LabError::new("the device was lost"))
             }
         }
+    }
+
+    /// Waits for all of a stream, or for a command of a queue.
+    pub(crate) fn wait(&mut self, last: Option<Ticket>) -> Result<(), LabError> {
+        match self {
+            Self::Plain(stream) => stream.wait(),
+            Self::Queue(queue) => {
+                last.map_or(Ok(()), |last| queue.wait(last)).map_err(LabError::new)
+            }
+        }
+    }
+
+    /// Launches so many commands and waits for the last. How long that took.
+    pub(crate) fn run(&mut self, command: &B::Command, count: u32) -> Result<Duration, LabError> {
+        let (start, mut last) = (Instant::now(), None);
+        for _ in 0..count {
+            last = self.launch(command)?;
+        }
+        self.wait(last)?;
         Ok(start.elapsed())
     }
 }
 
 /// A task that keeps commands in flight until it is told to stop.
 #[derive(Debug, Default)]
-pub struct Background {
+pub(crate) struct Background {
     stop: AtomicBool,
     launched: AtomicU64,
 }
 
 impl Background {
     /// Commands launched or submitted.
-    #[must_use]
-    pub fn commands(&self) -> u64 {
+    pub(crate) fn commands(&self) -> u64 {
         self.launched.load(Ordering::Relaxed)
     }
 
     /// Has it stop.
-    pub fn stop(&self) {
+    pub(crate) fn stop(&self) {
         self.stop.store(true, Ordering::Relaxed);
     }
 
     /// Keeps `threshold` commands in flight, and ends when the last has run.
-    ///
-    /// # Errors
-    /// If the device refuses or a command fails.
-    pub fn run<B: BenchDevice>(
+    pub(crate) fn run<B: BenchDevice>(
         &self,
         runner: &mut Runner<B>,
         command: &B::Command,

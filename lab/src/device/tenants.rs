@@ -7,20 +7,17 @@ use crate::device::LabError;
 
 /// A process with a queue on a GPU.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-pub struct Tenant {
+pub(crate) struct Tenant {
     /// The process, in the first namespace of process numbers, whatever namespace this is.
-    pub process: u32,
+    pub(crate) process: u32,
     /// The queue.
-    pub queue: u32,
+    pub(crate) queue: u32,
     /// The driver's number of the GPU.
-    pub gpu: u32,
+    pub(crate) gpu: u32,
 }
 
 /// All queues of all processes, in order.
-///
-/// # Errors
-/// If the driver's folder cannot be read.
-pub fn queues(sysfs: &Sysfs) -> Result<Vec<Tenant>, LabError> {
+pub(crate) fn queues(sysfs: &Sysfs) -> Result<Vec<Tenant>, LabError> {
     let unread = |error| {
         LabError::new(format!(
             "{} cannot be read, so other users of the GPU are unknown: {error}",
@@ -39,10 +36,7 @@ pub fn queues(sysfs: &Sysfs) -> Result<Vec<Tenant>, LabError> {
 }
 
 /// Fails if other processes have queues on the device.
-///
-/// # Errors
-/// If they have, or if that is unknown.
-pub fn alone(tenants: Result<Vec<Tenant>, LabError>) -> Result<(), LabError> {
+pub(crate) fn alone(tenants: Result<Vec<Tenant>, LabError>) -> Result<(), LabError> {
     let tenants = tenants?;
     let mut processes: Vec<u32> = tenants.iter().map(|tenant| tenant.process).collect();
     processes.dedup();

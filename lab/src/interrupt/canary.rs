@@ -48,18 +48,18 @@ const STEPS: [StepParams; 8] = [
 
 /// What became of a step.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Step {
+pub(crate) struct Step {
     /// With which mechanism.
-    pub mechanism: String,
+    pub(crate) mechanism: String,
     /// What was done.
-    pub what: String,
+    pub(crate) what: String,
     /// Why nothing more is done, if so.
-    pub stopped: Option<String>,
+    pub(crate) stopped: Option<String>,
 }
 
 /// Tries the steps with a mechanism until something is wrong. `begin` is told what comes next,
 /// before it is done: it may be the last thing that this machine does.
-pub fn run_steps<K: Interruptible>(
+pub(crate) fn run_steps<K: Interruptible>(
     device: &K,
     mechanism: &str,
     watch: &mut Watch,

@@ -16,7 +16,7 @@ use crate::pace::Pace;
 use crate::stats::Quantiles;
 
 /// Where random moments follow from.
-pub const SEED: u64 = 1;
+pub(crate) const SEED: u64 = 1;
 /// Device time of the winner's command, in nanoseconds.
 const WINNER_NS: u64 = 20_000;
 /// Between two looks at the kernel's log in a storm, in interrupts.
@@ -26,83 +26,79 @@ const HOLD_NS: u64 = 100_000;
 
 /// A combination.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Combination {
+pub(crate) struct Combination {
     /// How it is interrupted.
-    pub mechanism: String,
+    pub(crate) mechanism: String,
     /// What is.
-    pub load: Load,
+    pub(crate) load: Load,
     /// In how many queues.
-    pub queues: u32,
+    pub(crate) queues: u32,
     /// Beside how many other processes that keep the device busy.
-    pub processes: u32,
+    pub(crate) processes: u32,
 }
 
 /// The moments of one interrupt, in nanoseconds from the beginning of its combination.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Trial {
+pub(crate) struct Trial {
     /// Before the first call.
-    pub enter_ns: u64,
+    pub(crate) enter_ns: u64,
     /// When the calls had returned.
-    pub return_ns: u64,
+    pub(crate) return_ns: u64,
     /// When the backend said that it is in effect.
-    pub effect_ns: u64,
+    pub(crate) effect_ns: u64,
     /// The victims' last instruction.
-    pub last_ns: u64,
+    pub(crate) last_ns: u64,
     /// By how much that may be off.
-    pub unsure_ns: u64,
+    pub(crate) unsure_ns: u64,
     /// When the winner was launched.
-    pub winner_launch_ns: u64,
+    pub(crate) winner_launch_ns: u64,
     /// The winner's first instruction.
-    pub winner_first_ns: u64,
+    pub(crate) winner_first_ns: u64,
     /// When the host knew that the winner had ended.
-    pub winner_end_ns: u64,
+    pub(crate) winner_end_ns: u64,
     /// Before the first call that lets the victims go on.
-    pub resume_enter_ns: u64,
+    pub(crate) resume_enter_ns: u64,
     /// When those calls had returned.
-    pub resume_return_ns: u64,
+    pub(crate) resume_return_ns: u64,
     /// The victims' first instruction afterwards.
-    pub first_ns: u64,
+    pub(crate) first_ns: u64,
 }
 
 impl Trial {
     /// Whether a victim ran though the backend had said that it does not.
-    #[must_use]
-    pub const fn ran_on(&self) -> bool {
+    pub(crate) const fn ran_on(&self) -> bool {
         self.last_ns > self.effect_ns.saturating_add(self.unsure_ns)
     }
 }
 
 /// What came out of a combination.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Cell {
+pub(crate) struct Cell {
     /// Which.
-    pub combination: Combination,
+    pub(crate) combination: Combination,
     /// From the first call to the victims' last instruction.
-    pub quiet: Quantiles,
+    pub(crate) quiet: Quantiles,
     /// From the first call until the backend says that it is in effect.
-    pub hold: Quantiles,
+    pub(crate) hold: Quantiles,
     /// From the first call to the winner's first instruction.
-    pub start: Quantiles,
+    pub(crate) start: Quantiles,
     /// From the first call to let them go on until that is in effect.
-    pub resume: Quantiles,
+    pub(crate) resume: Quantiles,
     /// From that call to a victim's first instruction.
-    pub restart: Quantiles,
+    pub(crate) restart: Quantiles,
     /// Trials after which a victim ran though the backend said that it does not.
-    pub ran_on: u64,
+    pub(crate) ran_on: u64,
     /// By how much the device's moments may be off, in microseconds.
-    pub unsure_us: f64,
+    pub(crate) unsure_us: f64,
     /// What the commands found out.
-    pub sums: CheckedCounts,
+    pub(crate) sums: CheckedCounts,
     /// Commands that were launched and did not run exactly once.
-    pub lost: i64,
+    pub(crate) lost: i64,
 }
 
 /// Interrupts the queues of a combination again and again, as long as there is time for what ends
 /// with this share of the whole. Each trial is given to `raw` when it is done.
-///
-/// # Errors
-/// If the device refuses, or something does not stop, start or end.
-pub fn measure<K: Interruptible>(
+pub(crate) fn measure<K: Interruptible>(
     device: &K,
     combination: &Combination,
     (trials, pace, part): (u32, &Pace<'_>, f64),
@@ -194,23 +190,22 @@ fn difference(launched: u64, finished: u64) -> i64 {
 
 /// What came out of a storm.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Storm {
+pub(crate) struct Storm {
     /// What was interrupted, and how.
-    pub combination: Combination,
+    pub(crate) combination: Combination,
     /// How often.
-    pub interrupts: u32,
+    pub(crate) interrupts: u32,
     /// What the commands found out.
-    pub sums: CheckedCounts,
+    pub(crate) sums: CheckedCounts,
     /// Commands that were launched and did not run exactly once.
-    pub lost: i64,
+    pub(crate) lost: i64,
     /// Why it ended before all interrupts were done.
-    pub stopped: Option<String>,
+    pub(crate) stopped: Option<String>,
 }
 
 impl Storm {
     /// Whether every command ran once and had the right result.
-    #[must_use]
-    pub const fn is_right(&self) -> bool {
+    pub(crate) const fn is_right(&self) -> bool {
         self.sums.wrong == 0 && self.lost == 0 && self.stopped.is_none()
     }
 }
@@ -218,10 +213,7 @@ impl Storm {
 /// Interrupts as often as asked for, or as there is time for what ends with this share of the
 /// whole, as fast as that goes and at random moments, and compares all results.
 /// `progress` gets how many were done.
-///
-/// # Errors
-/// If the device refuses, or something does not stop, start or end.
-pub fn storm<K: Interruptible>(
+pub(crate) fn storm<K: Interruptible>(
     device: &K,
     combination: &Combination,
     (interrupts, pace, part): (u32, &Pace<'_>, f64),

@@ -39,8 +39,7 @@ impl Lines for Dmesg {
 }
 
 /// Watches the log from now on, if it can be read.
-#[must_use]
-pub fn watch() -> Watch {
+pub(crate) fn watch() -> Watch {
     let kmsg = Kmsg::open(Path::new(KMSG_PATH)).map(|log| Box::new(log) as Box<dyn Lines>);
     Watch::of(kmsg.or_else(|first| match Dmesg::open() {
         Ok(log) => Ok(Box::new(log) as Box<dyn Lines>),

@@ -26,7 +26,7 @@ const FIRST_QUEUE: u32 = 1_000;
 /// Which call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Call {
+pub(crate) enum Call {
     /// Memory of the device is allocated and freed.
     Allocate,
     /// Memory is copied to the device and back.
@@ -35,22 +35,10 @@ pub enum Call {
     FirstLaunch,
 }
 
-impl Call {
-    /// Its name.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Allocate => "allocate",
-            Self::Copy => "copy",
-            Self::FirstLaunch => "first launch",
-        }
-    }
-}
-
 /// What the victims do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum State {
+pub(crate) enum State {
     /// There is no work.
     Idle,
     /// They run.
@@ -59,38 +47,23 @@ pub enum State {
     Interrupted,
 }
 
-impl State {
-    /// Its name.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Idle => "idle",
-            Self::Running => "running",
-            Self::Interrupted => "interrupted",
-        }
-    }
-}
-
 /// What a call takes in a state.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Row {
+pub(crate) struct Row {
     /// Which call.
-    pub call: Call,
+    pub(crate) call: Call,
     /// What the victims did.
-    pub state: State,
+    pub(crate) state: State,
     /// How long it took, where it did not wait for the victims.
-    pub time: Quantiles,
+    pub(crate) time: Quantiles,
     /// Calls that did not return before the victims went on.
-    pub blocked: u32,
+    pub(crate) blocked: u32,
     /// Why it could not be done, if so.
-    pub error: Option<String>,
+    pub(crate) error: Option<String>,
 }
 
 /// Takes the time of each call in each state, so many times.
-///
-/// # Errors
-/// If the victims' device refuses, or a call hangs.
-pub fn measure<K: Interruptible>(
+pub(crate) fn measure<K: Interruptible>(
     device: &K,
     mechanism: &str,
     load: Load,

@@ -6,12 +6,11 @@
 //! steps ([`canary`]) go first, and a new line of the driver's in the kernel's log ([`log`]) ends
 //! everything.
 
-pub mod canary;
-pub mod cells;
-pub mod log;
-pub mod meanwhile;
+pub(crate) mod canary;
+pub(crate) mod cells;
+pub(crate) mod log;
+pub(crate) mod meanwhile;
 mod queues;
 mod run;
 
-pub use queues::Queues;
-pub use run::{Event, Plan, Results, Stages, run};
+pub(crate) use run::{Event, Plan, Results, Stages, run};

@@ -34,17 +34,17 @@ type Parts<B> = Halves<
 /// When a hold or its end was asked for, when the calls had returned, and when it was in effect, in
 /// nanoseconds from the beginning.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Calls {
+pub(crate) struct Calls {
     /// Before the first call.
-    pub enter_ns: u64,
+    pub(crate) enter_ns: u64,
     /// After the last call.
-    pub return_ns: u64,
+    pub(crate) return_ns: u64,
     /// When the backend said that all of it is in effect.
-    pub effect_ns: u64,
+    pub(crate) effect_ns: u64,
 }
 
 /// Hardware queues of one device that are held together.
-pub struct Queues<K: Interruptible> {
+pub(crate) struct Queues<K: Interruptible> {
     backend: K::Backend,
     queues: Vec<One<K>>,
     origin: Instant,
@@ -67,11 +67,12 @@ impl<K: Interruptible> fmt::Debug for Queues<K> {
 
 impl<K: Interruptible> Queues<K> {
     /// Opens so many queues, with commands of their own for each.
-    ///
-    /// # Errors
-    /// If there is no such mechanism or no such kernel, or the device refuses, or its queues cannot
-    /// be interrupted without forgetting commands.
-    pub fn open(device: &K, mechanism: &str, load: Load, count: u32) -> Result<Self, LabError> {
+    pub(crate) fn open(
+        device: &K,
+        mechanism: &str,
+        load: Load,
+        count: u32,
+    ) -> Result<Self, LabError> {
         let (mut backend, origin) = (device.open(mechanism)?, Instant::now());
         let mut queues = Vec::new();
         for index in 0..count {
@@ -88,15 +89,12 @@ impl<K: Interruptible> Queues<K> {
     }
 
     /// Nanoseconds from the beginning.
-    pub fn now_ns(&self) -> u64 {
+    pub(crate) fn now_ns(&self) -> u64 {
         ns_of(self.origin.elapsed())
     }
 
     /// Sees to it that each queue has work, and waits until one of them gets on.
-    ///
-    /// # Errors
-    /// If the device refuses, a command fails, or nothing runs.
-    pub fn run(&mut self) -> Result<(), LabError> {
+    pub(crate) fn run(&mut self) -> Result<(), LabError> {
         let before = self.marks();
         self.refill()?;
         self.until("no victim runs", |queues| {
@@ -106,10 +104,7 @@ impl<K: Interruptible> Queues<K> {
     }
 
     /// Launches what is missing.
-    ///
-    /// # Errors
-    /// If the device refuses or a command failed.
-    pub fn refill(&mut self) -> Result<(), LabError> {
+    pub(crate) fn refill(&mut self) -> Result<(), LabError> {
         for queue in &mut self.queues {
             queue.poll()?;
             while queue.launched - queue.retired < IN_FLIGHT {
@@ -120,19 +115,13 @@ impl<K: Interruptible> Queues<K> {
     }
 
     /// Launches one command in each queue, and waits for it.
-    ///
-    /// # Errors
-    /// If the device refuses or a command fails.
-    pub fn run_one(&mut self) -> Result<(), LabError> {
+    pub(crate) fn run_one(&mut self) -> Result<(), LabError> {
         self.queues.iter_mut().try_for_each(One::launch)?;
         self.drain()
     }
 
     /// Waits for everything.
-    ///
-    /// # Errors
-    /// If a command failed or does not end.
-    pub fn drain(&mut self) -> Result<(), LabError> {
+    pub(crate) fn drain(&mut self) -> Result<(), LabError> {
         self.until("the victims do not end", |queues| {
             queues.queues.iter_mut().try_for_each(One::poll)?;
             Ok(queues.queues.iter().all(|queue| queue.retired == queue.launched))
@@ -140,18 +129,12 @@ impl<K: Interruptible> Queues<K> {
     }
 
     /// Interrupts all queues.
-    ///
-    /// # Errors
-    /// If the device refuses.
-    pub fn hold(&mut self) -> Result<Calls, LabError> {
+    pub(crate) fn hold(&mut self) -> Result<Calls, LabError> {
         self.steps([Step::Deactivate, Step::Interrupt])
     }
 
     /// Lets all go on.
-    ///
-    /// # Errors
-    /// If the device refuses.
-    pub fn resume(&mut self) -> Result<Calls, LabError> {
+    pub(crate) fn resume(&mut self) -> Result<Calls, LabError> {
         self.steps([Step::Restore, Step::Reactivate])
     }
 
@@ -185,25 +168,22 @@ impl<K: Interruptible> Queues<K> {
     }
 
     /// What has changed whenever one of them has got on.
-    pub fn marks(&self) -> u64 {
+    pub(crate) fn marks(&self) -> u64 {
         self.queues.iter().map(|queue| queue.worker.marks()).fold(0, u64::wrapping_add)
     }
 
     /// What has not changed for so long does not change any more.
-    pub fn settled(&self) -> Duration {
+    pub(crate) fn settled(&self) -> Duration {
         self.queues.iter().map(|queue| queue.worker.settled()).max().unwrap_or_default()
     }
 
     /// Device time of the longest command, in nanoseconds.
-    pub fn command_ns(&self) -> u64 {
+    pub(crate) fn command_ns(&self) -> u64 {
         self.queues.iter().map(|queue| queue.worker.command_ns()).max().unwrap_or_default()
     }
 
     /// When one of them last ran, and by how much that may be off; while none runs.
-    ///
-    /// # Errors
-    /// If the device's clock cannot be read.
-    pub fn last_ns(&mut self) -> Result<(u64, u64), LabError> {
+    pub(crate) fn last_ns(&mut self) -> Result<(u64, u64), LabError> {
         let (mut last, mut unsure) = (0, 0);
         for queue in self.queues.iter_mut().filter(|queue| queue.launched > 0) {
             let (at, off) = queue.worker.last_ns()?;
@@ -214,17 +194,14 @@ impl<K: Interruptible> Queues<K> {
     }
 
     /// From now on [`Queues::first_ns`] is wanted.
-    pub fn arm(&mut self) {
+    pub(crate) fn arm(&mut self) {
         for queue in &mut self.queues {
             queue.worker.arm();
         }
     }
 
     /// When one of them first ran since [`Queues::arm`], once that has happened.
-    ///
-    /// # Errors
-    /// If none does.
-    pub fn first_ns(&mut self) -> Result<u64, LabError> {
+    pub(crate) fn first_ns(&mut self) -> Result<u64, LabError> {
         let mut first = None;
         self.until("no victim goes on", |queues| {
             // On a busy machine all that was launched may have ended before the hold.
@@ -240,10 +217,7 @@ impl<K: Interruptible> Queues<K> {
     }
 
     /// What all commands found out, and how many were launched.
-    ///
-    /// # Errors
-    /// If the device's memory cannot be read.
-    pub fn sums(&mut self) -> Result<(CheckedCounts, u64), LabError> {
+    pub(crate) fn sums(&mut self) -> Result<(CheckedCounts, u64), LabError> {
         let (mut all, mut launched) = (CheckedCounts::default(), 0);
         for queue in &mut self.queues {
             let sums = queue.worker.sums()?;

@@ -22,31 +22,31 @@ const MAPPED: u32 = 24;
 
 /// What is run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Plan {
+pub(crate) struct Plan {
     /// Mechanisms; all that can be used if empty.
-    pub mechanisms: Vec<String>,
+    pub(crate) mechanisms: Vec<String>,
     /// Kinds of kernels; all that the device has if empty.
-    pub kinds: Vec<Kind>,
+    pub(crate) kinds: Vec<Kind>,
     /// Numbers of queues that are interrupted at once.
-    pub queues: Vec<u32>,
+    pub(crate) queues: Vec<u32>,
     /// Device time of the victims' commands, in nanoseconds; about.
-    pub command_ns: u64,
+    pub(crate) command_ns: u64,
     /// Trials of each combination.
-    pub trials: u32,
+    pub(crate) trials: u32,
     /// Interrupts of all storms of a mechanism together, after which results are compared.
-    pub interrupts: u32,
+    pub(crate) interrupts: u32,
     /// Calls of each kind in each state meanwhile.
-    pub calls: u32,
+    pub(crate) calls: u32,
     /// Other processes that keep the device busy in one more combination.
-    pub processes: u32,
+    pub(crate) processes: u32,
     /// Go on though others have queues on the GPU.
-    pub beside_others: bool,
+    pub(crate) beside_others: bool,
 }
 
 /// Something that has happened, to be written down at once: it may be the last.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
-pub enum Event<'a> {
+pub(crate) enum Event<'a> {
     /// What comes next.
     Begin {
         /// Which part of the whole.
@@ -74,15 +74,15 @@ pub enum Event<'a> {
 }
 
 /// What is seen, and where it is told.
-pub struct Stages<'a> {
+pub(crate) struct Stages<'a> {
     /// The kernel's log.
-    pub watch: &'a mut Watch,
+    pub(crate) watch: &'a mut Watch,
     /// Gets everything as it happens.
-    pub events: &'a mut dyn FnMut(&Event<'_>),
+    pub(crate) events: &'a mut dyn FnMut(&Event<'_>),
     /// The time that there is, and where the share is told that is done.
-    pub pace: &'a Pace<'a>,
+    pub(crate) pace: &'a Pace<'a>,
     /// Makes the command lines of other processes.
-    pub launcher: Launcher<'a>,
+    pub(crate) launcher: Launcher<'a>,
 }
 
 impl std::fmt::Debug for Stages<'_> {
@@ -93,41 +93,40 @@ impl std::fmt::Debug for Stages<'_> {
 
 /// What came out.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Results {
+pub(crate) struct Results {
     /// On what.
-    pub device: Described,
+    pub(crate) device: Described,
     /// What was run.
-    pub plan: Plan,
+    pub(crate) plan: Plan,
     /// Mechanisms that were used.
-    pub mechanisms: Vec<String>,
+    pub(crate) mechanisms: Vec<String>,
     /// Those that cannot be, and why.
-    pub refused: Vec<(String, String)>,
+    pub(crate) refused: Vec<(String, String)>,
     /// How the device holds streams.
-    pub traits: Vec<(String, String)>,
+    pub(crate) traits: Vec<(String, String)>,
     /// Queues of other processes that were on the device before.
-    pub tenants: Vec<Tenant>,
+    pub(crate) tenants: Vec<Tenant>,
     /// Why the kernel's log was not watched, if so.
-    pub log_unread: Option<String>,
+    pub(crate) log_unread: Option<String>,
     /// The careful steps.
-    pub canary: Vec<Step>,
+    pub(crate) canary: Vec<Step>,
     /// The combinations.
-    pub cells: Vec<Cell>,
+    pub(crate) cells: Vec<Cell>,
     /// The storms.
-    pub storms: Vec<Storm>,
+    pub(crate) storms: Vec<Storm>,
     /// Other calls meanwhile.
-    pub meanwhile: Vec<Row>,
+    pub(crate) meanwhile: Vec<Row>,
     /// Combinations that failed without harm, and why.
-    pub failures: Vec<(Combination, String)>,
+    pub(crate) failures: Vec<(Combination, String)>,
     /// What there was no time for.
-    pub left_out: Vec<String>,
+    pub(crate) left_out: Vec<String>,
     /// Why not everything was done, if so.
-    pub stopped: Option<String>,
+    pub(crate) stopped: Option<String>,
 }
 
 impl Results {
     /// Whether anything was not as it should be.
-    #[must_use]
-    pub fn is_finding(&self) -> bool {
+    pub(crate) fn is_finding(&self) -> bool {
         let ran_on = self.cells.iter().any(|cell| {
             let held = cell.combination.load.kind.is_in_its_ring();
             (held && cell.ran_on > 0) || cell.sums.wrong > 0 || cell.lost != 0
@@ -139,11 +138,7 @@ impl Results {
 
 /// Runs everything until a line of the driver's in the kernel's log, or a careful step that
 /// goes wrong, ends it. What was measured until then is in the outcome.
-///
-/// # Errors
-/// If other processes have queues on the device, or that is unknown, or no mechanism can be used;
-/// nothing is done then.
-pub fn run<K: Interruptible>(
+pub(crate) fn run<K: Interruptible>(
     device: &K,
     plan: &Plan,
     stages: &mut Stages<'_>,

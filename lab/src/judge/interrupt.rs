@@ -35,7 +35,7 @@ fn is_whole(record: &Value) -> bool {
 }
 
 /// The careful steps.
-pub fn canary(record: &Value) -> Result<Judged, LabError> {
+pub(crate) fn canary(record: &Value) -> Result<Judged, LabError> {
     let steps: Vec<Step> = list(record, "canary")?;
     let row = |step: &Step| {
         let Step { mechanism, what, stopped } = step;
@@ -47,10 +47,11 @@ pub fn canary(record: &Value) -> Result<Judged, LabError> {
 }
 
 /// Latencies in all combinations.
-pub fn latency(record: &Value) -> Result<Judged, LabError> {
+pub(crate) fn latency(record: &Value) -> Result<Judged, LabError> {
     let cells: Vec<Cell> = list(record, "cells")?;
     let row = |cell: &Cell| {
-        let Cell { combination, quiet, hold, start, resume, restart, ran_on, .. } = cell;
+        let Cell { combination, quiet, hold, start, resume, restart, ran_on, sums, lost, .. } =
+            cell;
         let Combination { mechanism, load, queues, processes } = combination;
         json!({
             "mechanism": mechanism, "kind": load.kind, "share": load.share, "queues": queues,
@@ -60,6 +61,7 @@ pub fn latency(record: &Value) -> Result<Judged, LabError> {
             "start_p50_us": start.p50_us, "start_p99_us": start.p99_us,
             "resume_p50_us": resume.p50_us, "resume_p99_us": resume.p99_us,
             "restart_p50_us": restart.p50_us, "restart_p99_us": restart.p99_us, "ran_on": ran_on,
+            "wrong": sums.wrong, "lost": lost,
         })
     };
     let rows: Vec<Value> = cells.iter().map(row).collect();
@@ -93,7 +95,7 @@ fn elsewhere(cells: &[Cell]) -> Option<String> {
 }
 
 /// Results after many interrupts.
-pub fn results(record: &Value) -> Result<Judged, LabError> {
+pub(crate) fn results(record: &Value) -> Result<Judged, LabError> {
     let storms: Vec<Storm> = list(record, "storms")?;
     let row = |storm: &Storm| {
         let Storm { combination, interrupts, sums, lost, stopped } = storm;
@@ -113,7 +115,7 @@ pub fn results(record: &Value) -> Result<Judged, LabError> {
 }
 
 /// Other calls meanwhile.
-pub fn meanwhile(record: &Value) -> Result<Judged, LabError> {
+pub(crate) fn meanwhile(record: &Value) -> Result<Judged, LabError> {
     let rows: Vec<Row> = list(record, "meanwhile")?;
     let row = |row: &Row| {
         let Row { call, state, time, blocked, error } = row;

@@ -13,14 +13,14 @@ use crate::device::LabError;
 use crate::device::mode::{Mode, SPACING_US};
 use crate::stats::P99_SAMPLES;
 
-pub use interrupt::{
+pub(crate) use interrupt::{
     canary, latency as interrupt_latency, meanwhile as interrupt_meanwhile,
     results as interrupt_results,
 };
-pub use wait_placement::{firsts, rings, words};
+pub(crate) use wait_placement::{firsts, rings, words};
 
 /// The plan's limit for an interrupt, in microseconds (rows 7.3.1 and 4.1.1).
-pub const INTERRUPT_US: f64 = 100.0;
+pub(crate) const INTERRUPT_US: f64 = 100.0;
 /// How many times sooner than Lv1 an interrupt is to be (row 4.1.1).
 const SOONER: f64 = 40.0;
 /// An interrupt does not depend on the commands' length if no median is more than so many times
@@ -50,20 +50,20 @@ const FROM: u32 = 10;
 
 /// What an experiment shows.
 #[derive(Debug, Default, PartialEq)]
-pub struct Judged {
+pub(crate) struct Judged {
     /// The figures, by name; times say their unit in it.
-    pub results: Map<String, Value>,
+    pub(crate) results: Map<String, Value>,
     /// Whether the goal was reached; `None` where there were too few samples to tell.
-    pub pass: Option<bool>,
+    pub(crate) pass: Option<bool>,
     /// What a reader has to know beside the figures.
-    pub notes: Vec<String>,
+    pub(crate) notes: Vec<String>,
     /// Why the device cannot show it at all.
-    pub not_run: Option<String>,
+    pub(crate) not_run: Option<String>,
 }
 
 impl Judged {
     /// Figures with a verdict; what is no object becomes the figure `value`.
-    pub fn new(results: Value, pass: Option<bool>) -> Self {
+    pub(crate) fn new(results: Value, pass: Option<bool>) -> Self {
         let results = match results {
             Value::Object(results) => results,
             other => Map::from_iter([("value".to_owned(), other)]),
@@ -72,14 +72,13 @@ impl Judged {
     }
 
     /// With one more note.
-    #[must_use]
-    pub fn noting(mut self, note: impl Into<String>) -> Self {
+    pub(crate) fn noting(mut self, note: impl Into<String>) -> Self {
         self.notes.push(note.into());
         self
     }
 
     /// For what the device cannot show, with the reason.
-    pub fn not_run(why: &str) -> Self {
+    pub(crate) fn not_run(why: &str) -> Self {
         Self { not_run: Some(why.to_owned()), ..Self::default() }
     }
 }
@@ -105,7 +104,9 @@ fn latency(row: &preempt::Row) -> Value {
         "mode": row.mode, "command_us": row.command_ns as f64 / 1e3, "in_flight": row.threshold,
         "samples": row.quiet.samples, "quiet_p50_us": row.quiet.p50_us,
         "quiet_p99_us": row.quiet.p99_us, "quiet_max_us": row.quiet.max_us,
-        "detect_p99_us": row.detect.p99_us, "restart_p99_us": row.restart.p99_us,
+        "detect_p50_us": row.detect.p50_us, "detect_p99_us": row.detect.p99_us,
+        "restart_p50_us": row.restart.p50_us, "restart_p99_us": row.restart.p99_us,
+        "ran_on": row.ran_on,
         "goal": row.goal.what, "reached": row.goal.reached,
     })
 }
@@ -116,7 +117,7 @@ fn below_limit(row: &preempt::Row) -> Option<bool> {
 }
 
 /// Row 7.3.1: latency per level with commands of 0.5 ms.
-pub fn per_level(record: &Value) -> Result<Judged, LabError> {
+pub(crate) fn per_level(record: &Value) -> Result<Judged, LabError> {
     let rows: Vec<preempt::Row> = list(record, "rows")?;
     let of_length =
         |row: &&preempt::Row| COMMAND_NS.contains(&row.command_ns) && row.threshold == 8;
@@ -133,7 +134,7 @@ pub fn per_level(record: &Value) -> Result<Judged, LabError> {
 }
 
 /// Row 7.3.2: latency over the length of commands.
-pub fn per_length(record: &Value) -> Result<Judged, LabError> {
+pub(crate) fn per_length(record: &Value) -> Result<Judged, LabError> {
     let rows: Vec<preempt::Row> = list(record, "rows")?;
     let goals = rows.iter().map(|row| row.goal.reached);
     let interrupts = rows.iter().filter(|row| row.level == 3).map(below_limit);
@@ -142,7 +143,7 @@ pub fn per_length(record: &Value) -> Result<Judged, LabError> {
 }
 
 /// Row 4.1.1: Lv3 against Lv1.
-pub fn interrupt(record: &Value) -> Result<Judged, LabError> {
+pub(crate) fn interrupt(record: &Value) -> Result<Judged, LabError> {
     let rows: Vec<preempt::Row> = list(record, "rows")?;
     let interrupts: Vec<_> = rows.iter().filter(|row| row.level == 3).collect();
     if interrupts.is_empty() {
@@ -207,7 +208,7 @@ fn load(record: &Value) -> Result<f64, LabError> {
 }
 
 /// Row 7.2.1: a task beside a background that is always busy.
-pub fn fixed_priority(record: &Value) -> Result<Judged, LabError> {
+pub(crate) fn fixed_priority(record: &Value) -> Result<Judged, LabError> {
     let cells: Vec<priority::Cell> = list(record, "cells")?;
     let (default, load) = (default_mode(record)?, load(record)?);
     let least = (1.0 - load) * BESIDE.1;
@@ -217,8 +218,10 @@ pub fn fixed_priority(record: &Value) -> Result<Judged, LabError> {
     let figure = |cell: &priority::Cell| {
         json!({
             "mode": cell.mode, "background_us": cell.background_ns as f64 / 1e3,
-            "waves": cell.waves, "p99_over_alone": cell.p99_over_alone,
-            "background_share": cell.background_share, "reached": reached(cell),
+            "waves": cell.waves, "p50_us": cell.foreground.p50_us, "p99_us": cell.foreground.p99_us,
+            "max_us": cell.foreground.max_us, "p99_over_alone": cell.p99_over_alone,
+            "background_share": cell.background_share, "cores": cell.processors,
+            "reached": reached(cell),
         })
     };
     let figures: Vec<_> = cells.iter().map(figure).collect();
@@ -231,7 +234,11 @@ pub fn fixed_priority(record: &Value) -> Result<Judged, LabError> {
     let mut missed: Vec<String> = missed.map(name).collect();
     missed.sort();
     missed.dedup();
-    let results = json!({ "load_percent": load * 100.0, "default": default, "cells": figures });
+    let p99 = |key: &str| record.pointer(&format!("/{key}/p99_us")).cloned();
+    let results = json!({
+        "load_percent": load * 100.0, "default": default, "alone_p99_us": p99("alone"),
+        "alone_queue_p99_us": p99("alone_queue"), "cells": figures,
+    });
     let ours = ours.map(|cell| {
         let ratio = cell.p99_over_alone.map(|ratio| format!("{ratio:.3}"));
         let ratio = ratio.unwrap_or_else(|| "too few samples".to_owned());
@@ -248,7 +255,7 @@ pub fn fixed_priority(record: &Value) -> Result<Judged, LabError> {
 }
 
 /// Row 7.2.2: parts of two busy tasks.
-pub fn parts(record: &Value) -> Result<Judged, LabError> {
+pub(crate) fn parts(record: &Value) -> Result<Judged, LabError> {
     let cells: Vec<partition::Cell> = list(record, "cells")?;
     let wanted = record.pointer("/plan/shares/0").and_then(Value::as_f64);
     let wanted = wanted.ok_or_else(|| LabError::new("`plan` has no shares"))?;
@@ -262,7 +269,7 @@ pub fn parts(record: &Value) -> Result<Judged, LabError> {
     let figure = |cell: &partition::Cell| {
         json!({
             "level": cell.level, "first_percent": cell.first_percent,
-            "total_over_alone": cell.total, "reached": reached(cell),
+            "total_over_alone": cell.total, "cores": cell.processors, "reached": reached(cell),
         })
     };
     let figures: Vec<_> = cells.iter().map(figure).collect();
@@ -281,7 +288,7 @@ pub fn parts(record: &Value) -> Result<Judged, LabError> {
 }
 
 /// Row 7.3.3: what few commands in flight cost.
-pub fn thresholds(record: &Value) -> Result<Judged, LabError> {
+pub(crate) fn thresholds(record: &Value) -> Result<Judged, LabError> {
     let cells: Vec<threshold::Cell> = list(record, "cells")?;
     let least: Vec<threshold::Least> = list(record, "least")?;
     let rows = cells.iter().flat_map(|cell| cell.rows.iter().map(move |row| (cell.threshold, row)));
@@ -303,9 +310,9 @@ pub fn thresholds(record: &Value) -> Result<Judged, LabError> {
 }
 
 /// Row 7.4.1: what the runtime costs in time.
-pub fn in_time(record: &Value) -> Result<Judged, LabError> {
+pub(crate) fn in_time(record: &Value) -> Result<Judged, LabError> {
     let rows: Vec<overhead::Row> = list(record, "rows")?;
-    let lone: Vec<overhead::Lone> = list(record, "lone")?;
+    let lones: Vec<overhead::Lone> = list(record, "lone")?;
     let verdict =
         |row: &overhead::Row| (row.row.samples >= ROUNDS).then_some(row.overhead < OVERHEAD.0);
     let figures: Vec<_> = rows
@@ -313,19 +320,24 @@ pub fn in_time(record: &Value) -> Result<Judged, LabError> {
         .map(|row| {
             json!({
                 "mode": row.mode, "command_us": row.command_ns as f64 / 1e3,
-                "overhead_percent": row.overhead * 100.0
+                "row_p50_us": row.row.p50_us, "overhead_percent": row.overhead * 100.0
             })
         })
         .collect();
-    let lone: Vec<_> =
-        lone.iter().map(|lone| json!({ "mode": lone.mode, "added_us": lone.added_us })).collect();
+    let lone = |lone: &overhead::Lone| {
+        let (time, added_us) = (&lone.time, lone.added_us);
+        json!({
+            "mode": lone.mode, "p50_us": time.p50_us, "p99_us": time.p99_us, "added_us": added_us
+        })
+    };
+    let lone: Vec<_> = lones.iter().map(lone).collect();
     let judged = rows.iter().filter(|row| row.mode == Mode::Lv1).map(verdict);
     Ok(Judged::new(json!({ "rows": figures, "lone_command": lone }), all(judged)))
 }
 
 /// Row 7.4.2: what the runtime costs of the processor, over a plain stream, whose thread waits as
 /// the driver has it wait.
-pub fn in_processor(record: &Value) -> Result<Judged, LabError> {
+pub(crate) fn in_processor(record: &Value) -> Result<Judged, LabError> {
     let rows: Vec<overhead::Row> = list(record, "rows")?;
     let default = default_mode(record)?;
     let plain = |row: &overhead::Row| {
@@ -358,7 +370,7 @@ pub fn in_processor(record: &Value) -> Result<Judged, LabError> {
 
 /// Row 8.3.1 with graphs in the shape of BERT: an urgent graph beside another, with gates at the
 /// default spacing, or the next smaller one that was measured.
-pub fn graphs(record: &Value) -> Result<Judged, LabError> {
+pub(crate) fn graphs(record: &Value) -> Result<Judged, LabError> {
     let pairs: Vec<graph::Pair> = list(record, "pairs")?;
     let (mut figures, mut verdicts, mut judged_at) = (Vec::new(), Vec::new(), Vec::new());
     let spacing = |way| match way {
@@ -384,14 +396,30 @@ pub fn graphs(record: &Value) -> Result<Judged, LabError> {
             }
         }
     }
-    let judged = Judged::new(json!({ "pairs": figures }), all(verdicts));
+    let held = record.pointer("/held/rows").and_then(Value::as_array);
+    let held: Vec<Value> = held.into_iter().flatten().map(held_graph).collect();
+    let judged = Judged::new(json!({ "pairs": figures, "held": held }), all(verdicts));
     let judged = judged.noting(format!("judged: {}", judged_at.join(", ")));
     let errors: Vec<String> = list(record, "errors")?;
     Ok(errors.into_iter().fold(judged, Judged::noting))
 }
 
+/// A graph that was held at random moments.
+fn held_graph(row: &Value) -> Value {
+    let of = |pointer: &str| row.pointer(pointer).cloned().unwrap_or_default();
+    let number = |pointer: &str| of(pointer).as_f64().unwrap_or(f64::NAN);
+    json!({
+        "gates_in_the_graph": graph::spacing_label(of("/spacing_ns").as_u64()),
+        "gates": of("/gates"), "holds": of("/quiet/samples"), "quiet_p50_us": of("/quiet/p50_us"),
+        "quiet_p99_us": of("/quiet/p99_us"), "quiet_max_us": of("/quiet/max_us"),
+        "bound_us": number("/bound_ns") / 1e3, "started": of("/started_most"), "idle": of("/idle"),
+        "ran_on": of("/ran_on"), "graph_p50_us": of("/alone/p50_us"),
+        "cost_percent": (number("/over_none") - 1.0) * 100.0,
+    })
+}
+
 /// Rows 5.1 and 5.2 with kernels in the shape of BERT-base: what of a request is the host's.
-pub fn requests(record: &Value) -> Result<Judged, LabError> {
+pub(crate) fn requests(record: &Value) -> Result<Judged, LabError> {
     let rows: Vec<requests::Row> = list(record, "rows")?;
     let ms = |us: f64| us / 1e3;
     let row = |row: &requests::Row| {
@@ -416,12 +444,40 @@ pub fn requests(record: &Value) -> Result<Judged, LabError> {
 }
 
 /// The device file, which has no goal.
-pub fn calibration(record: &Value) -> Result<Judged, LabError> {
-    let p50 = |key: &str| record.pointer(&format!("/{key}/p50_us")).cloned().unwrap_or_default();
-    let keys = ["launch", "submit", "lone", "lone_queue", "row", "row_queue", "row_gates"];
-    let figures = keys.into_iter().map(|key| (format!("{key}_p50_us"), p50(key))).collect();
+pub(crate) fn calibration(record: &Value) -> Result<Judged, LabError> {
+    let keys = [
+        "launch",
+        "submit",
+        "lone",
+        "lone_queue",
+        "row",
+        "row_queue",
+        "row_gates",
+        "task",
+        "task_queue",
+        "oversleep",
+    ];
+    let mut figures = Map::new();
+    let mut times = Vec::new();
+    for (key, time) in keys.into_iter().filter_map(|key| Some((key, record.get(key)?))) {
+        figures.insert(format!("{key}_p50_us"), time["p50_us"].clone());
+        times.push(with_name(key, time));
+    }
+    for held in record.get("holds").and_then(Value::as_array).into_iter().flatten() {
+        for what in ["detect", "resume"] {
+            times.push(with_name(&format!("Lv{}, {what}", held["level"]), &held[what]));
+        }
+    }
+    figures.insert("one_queue_at_a_time".to_owned(), times.into());
     let judged = Judged::new(Value::Object(figures), None);
     Ok(judged.noting("raw/calibrate.toml describes the device to the simulator"))
+}
+
+/// Quantiles with a name.
+fn with_name(what: &str, time: &Value) -> Value {
+    let mut row = time.as_object().cloned().unwrap_or_default();
+    row.insert("what".to_owned(), what.into());
+    row.into()
 }
 
 #[cfg(test)]

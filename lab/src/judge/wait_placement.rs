@@ -16,7 +16,7 @@ fn noted(record: &Value, judged: Judged) -> Result<Judged, LabError> {
 }
 
 /// Waits for words in all places: nothing may pass one that is not 0, and nothing may be stuck.
-pub fn words(record: &Value) -> Result<Judged, LabError> {
+pub(crate) fn words(record: &Value) -> Result<Judged, LabError> {
     let rows: Vec<Row> = list(record, "words")?;
     let figure = |row: &Row| {
         let some = row.latency.samples > 0;
@@ -39,7 +39,7 @@ pub fn words(record: &Value) -> Result<Judged, LabError> {
 }
 
 /// Calls while a stream is held at its gate, which has no goal.
-pub fn firsts(record: &Value) -> Result<Judged, LabError> {
+pub(crate) fn firsts(record: &Value) -> Result<Judged, LabError> {
     let rows: Vec<First> = list(record, "firsts")?;
     let figure = |row: &First| {
         let some = row.time.samples > 0;
@@ -55,7 +55,7 @@ pub fn firsts(record: &Value) -> Result<Judged, LabError> {
 }
 
 /// Which stream stops which: those with rings of their own neither stop others nor are stopped.
-pub fn rings(record: &Value) -> Result<Judged, LabError> {
+pub(crate) fn rings(record: &Value) -> Result<Judged, LabError> {
     let found = record.get("rings").filter(|rings| !rings.is_null()).cloned();
     let Some(found) = found else {
         let judged = Judged::new(json!({ "streams": [] }), None);
@@ -70,7 +70,7 @@ pub fn rings(record: &Value) -> Result<Judged, LabError> {
             mine.filter(|(.., how)| (*how == "gate") == gate).map(|(_, other, _)| *other).collect()
         };
         json!({
-            "stream": stream.name, "queue": stream.queue,
+            "stream": stream.name, "queue": stream.queue, "no_queue": stream.no_queue,
             "stops_at_its_gate": by(true).join(", "), "stops_by_the_driver": by(false).join(", "),
         })
     };

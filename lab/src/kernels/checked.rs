@@ -19,7 +19,7 @@ const SEED: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// What a checked command does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CheckedKind {
+pub(crate) enum CheckedKind {
     /// Computes in registers.
     Registers,
     /// Reads and writes 256 KiB of memory.
@@ -30,21 +30,19 @@ pub enum CheckedKind {
 
 /// What [`checked`] commands found out about themselves.
 #[derive(Debug, Default)]
-pub struct CheckCounters {
+pub(crate) struct CheckCounters {
     finished: AtomicU64,
     wrong: AtomicU64,
 }
 
 impl CheckCounters {
     /// Commands that ran to their end.
-    #[must_use]
-    pub fn finished(&self) -> u64 {
+    pub(crate) fn finished(&self) -> u64 {
         self.finished.load(Ordering::Acquire)
     }
 
     /// Those of them whose result was not what it should have been.
-    #[must_use]
-    pub fn wrong(&self) -> u64 {
+    pub(crate) fn wrong(&self) -> u64 {
         self.wrong.load(Ordering::Acquire)
     }
 
@@ -57,8 +55,7 @@ impl CheckCounters {
 /// A command that works for about `ns` nanoseconds of device time, writes down the time once in a
 /// microsecond of its kind, and compares its result with that of the same work done when this was
 /// called. Commands of one queue may share it, those of several may not.
-#[must_use]
-pub fn checked(
+pub(crate) fn checked(
     busy: BusyLoop,
     kind: CheckedKind,
     ns: u64,

@@ -104,7 +104,7 @@ impl BareStream {
 ///
 /// # Errors
 /// If the runtime refuses something.
-pub fn begin_anew(api: &HipApi) -> Result<BareStream, HipError> {
+pub(crate) fn begin_anew(api: &HipApi) -> Result<BareStream, HipError> {
     let config = HipConfig { device: api.device(), rings: api.rings() };
     let api = Arc::new(HipApi::with_library(Arc::clone(api.library()), config)?);
     api.load_spin_kernels()?;

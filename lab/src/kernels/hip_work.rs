@@ -11,7 +11,7 @@ use xsched_hal_stream::{FlagMemory, SpinApi, StreamApi};
 
 /// The variable of the environment that names the file with these kernels. If it is set and not
 /// empty, nothing else is tried.
-pub const WORK_VARIABLE: &str = "XSCHED_HIP_WORK_KERNELS";
+pub(crate) const WORK_VARIABLE: &str = "XSCHED_HIP_WORK_KERNELS";
 /// The file beside the program, if the variable names none.
 const BESIDE: &str = "work.hsaco";
 /// `kernels/work.hip`, compiled for gfx942.
@@ -19,26 +19,26 @@ const BUILT_IN: &[u8] = include_bytes!("../../kernels/work.gfx942.hsaco");
 /// What the last of the three is called.
 const BUILT_IN_NAME: &str = "the code object for gfx942 that is part of this program";
 /// Work-items of a block: the kernels are compiled for that many.
-pub const WORK_THREADS: u32 = 256;
+pub(crate) const WORK_THREADS: u32 = 256;
 /// Words of device memory for each work-item, and beside those for all together.
 const WORDS: (usize, usize) = (8, 2);
 /// Blocks that write down when they get on.
 const BEATERS: u32 = 16;
 
 /// What a kernel does: the names of those in `kernels/work.hip` without `xs_work_`.
-pub const WORK_KINDS: [&str; 7] =
+pub(crate) const WORK_KINDS: [&str; 7] =
     ["alu", "lds", "mfma", "memory", "atomics", "barrier", "cooperative"];
 
 /// The kernels of `kernels/work.hip`, loaded on a device.
 #[derive(Debug)]
-pub struct WorkKernels {
+pub(crate) struct WorkKernels {
     functions: Vec<(&'static str, HipFunction)>,
 }
 
 /// What kernels of one queue write to. Its memory is never given back: nothing tells when a kernel
 /// that was made for it runs for the last time.
 #[derive(Debug)]
-pub struct WorkMemory {
+pub(crate) struct WorkMemory {
     blocks: u32,
     beats: FlagMemory,
     sums: FlagMemory,
@@ -50,10 +50,7 @@ impl WorkKernels {
     /// Loads them on a device: what [`WORK_VARIABLE`] names, or else `work.hsaco` beside the
     /// program, or else those for gfx942 that are part of this crate. Loading may wait for the
     /// device.
-    ///
-    /// # Errors
-    /// If the file cannot be read, or the runtime cannot use what is in it on this device.
-    pub fn load(api: &HipApi) -> Result<Self, HipError> {
+    pub(crate) fn load(api: &HipApi) -> Result<Self, HipError> {
         let (from, mut image) = match file() {
             Some(path) => (path.display().to_string(), HipApi::read_kernels(&path)?),
             None => (BUILT_IN_NAME.to_owned(), BUILT_IN.to_vec()),
@@ -72,8 +69,7 @@ impl WorkKernels {
     /// A kernel that does so much, or `None` if there is none of this kind. All blocks have to fit
     /// on the device at once if it is `cooperative`. Kernels that write to the same memory must
     /// not run at the same time: they are for one stream.
-    #[must_use]
-    pub fn kernel(&self, kind: &str, rounds: u64, to: &WorkMemory) -> Option<HipNative> {
+    pub(crate) fn kernel(&self, kind: &str, rounds: u64, to: &WorkMemory) -> Option<HipNative> {
         let (function, grid, block, arguments) = self.parts(kind, rounds, to)?;
         // SAFETY: these are its arguments, and the memory is large enough for so many blocks and
         // never given back.
@@ -82,8 +78,12 @@ impl WorkKernels {
 
     /// Like [`Self::kernel`], launched by the runtime's call for kernels whose blocks wait for each
     /// other ([`HipNative::cooperative_kernel`]).
-    #[must_use]
-    pub fn cooperative(&self, kind: &str, rounds: u64, to: &WorkMemory) -> Option<HipNative> {
+    pub(crate) fn cooperative(
+        &self,
+        kind: &str,
+        rounds: u64,
+        to: &WorkMemory,
+    ) -> Option<HipNative> {
         let (function, grid, block, arguments) = self.parts(kind, rounds, to)?;
         // SAFETY: as above.
         Some(unsafe { HipNative::cooperative_kernel(function, grid, block, 0, arguments) })
@@ -107,10 +107,7 @@ impl WorkKernels {
 
 impl WorkMemory {
     /// Memory for kernels of so many blocks, at least one.
-    ///
-    /// # Errors
-    /// If there is none left.
-    pub fn new(api: &HipApi, blocks: u32) -> Result<Self, HipError> {
+    pub(crate) fn new(api: &HipApi, blocks: u32) -> Result<Self, HipError> {
         let blocks = blocks.max(1);
         let _entered = api.enter()?;
         let word = size_of::<u64>();
@@ -123,28 +120,24 @@ impl WorkMemory {
     }
 
     /// Blocks of the kernels.
-    #[must_use]
-    pub const fn blocks(&self) -> u32 {
+    pub(crate) const fn blocks(&self) -> u32 {
         self.blocks
     }
 
     /// When a kernel last got on, in nanoseconds of the device's clock; 0 if none has.
-    #[must_use]
-    pub fn last_ns(&self) -> u64 {
+    pub(crate) fn last_ns(&self) -> u64 {
         (0..BEATERS as usize).map(|block| read_word(&self.beats, 2 * block)).max().unwrap_or(0)
     }
 
     /// When a kernel first got on after a start or a pause later than this moment, if one has; in
     /// nanoseconds of the device's clock.
-    #[must_use]
-    pub fn first_after(&self, ns: u64) -> Option<u64> {
+    pub(crate) fn first_after(&self, ns: u64) -> Option<u64> {
         let first = |block: usize| read_word(&self.beats, 2 * block + 1);
         (0..BEATERS as usize).map(first).filter(|&at| at > ns).min()
     }
 
     /// What all blocks have added up, and how many blocks have run to their end.
-    #[must_use]
-    pub fn sums(&self) -> (u64, u64) {
+    pub(crate) fn sums(&self) -> (u64, u64) {
         let block = |block: usize| [0, 1].map(|half| read_word(&self.sums, 2 * block + half));
         (0..self.blocks as usize)
             .map(block)
@@ -179,7 +172,7 @@ fn zeroed_device_memory(api: &HipApi, bytes: usize) -> Result<u64, HipError> {
 
 /// Allocations and copies as programs make them, to see what they take.
 #[derive(Debug)]
-pub struct SideCalls {
+pub(crate) struct SideCalls {
     api: HipApi,
     host: FlagMemory,
     device: u64,
@@ -188,10 +181,7 @@ pub struct SideCalls {
 
 impl SideCalls {
     /// With so many bytes, at least 1. Nothing of it is given back.
-    ///
-    /// # Errors
-    /// If there is no memory left.
-    pub fn new(api: HipApi, bytes: usize) -> Result<Self, HipError> {
+    pub(crate) fn new(api: HipApi, bytes: usize) -> Result<Self, HipError> {
         let entered = api.enter()?;
         let host = api.stamp_memory(bytes)?;
         let device = zeroed_device_memory(&api, host.bytes)?;
@@ -201,10 +191,7 @@ impl SideCalls {
     }
 
     /// `hipMalloc` and `hipFree`.
-    ///
-    /// # Errors
-    /// If the runtime refuses.
-    pub fn allocate(&self) -> Result<(), HipError> {
+    pub(crate) fn allocate(&self) -> Result<(), HipError> {
         let _entered = self.api.enter()?;
         let table = self.api.library().table();
         let mut memory: *mut c_void = ptr::null_mut();
@@ -215,10 +202,7 @@ impl SideCalls {
     }
 
     /// A copy to the device and one back, each on the null stream and waited for.
-    ///
-    /// # Errors
-    /// If the runtime refuses.
-    pub fn copy(&self) -> Result<(), HipError> {
+    pub(crate) fn copy(&self) -> Result<(), HipError> {
         let _entered = self.api.enter()?;
         let table = self.api.library().table();
         let host: *mut c_void = self.host.host.as_ptr().cast();

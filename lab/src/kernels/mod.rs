@@ -8,9 +8,10 @@ mod hip_work;
 mod raw_stream;
 mod witness;
 
-pub use checked::{CheckCounters, CheckedKind, checked};
-pub use hip_stream::{BareStream, Ring, begin_anew};
+pub(crate) use checked::{CheckCounters, CheckedKind, checked};
+pub(crate) use hip_stream::begin_anew;
+pub use hip_stream::{BareStream, Ring};
 pub use hip_word::{Place, PlacedWord};
-pub use hip_work::{SideCalls, WORK_KINDS, WORK_THREADS, WORK_VARIABLE, WorkKernels, WorkMemory};
+pub(crate) use hip_work::{SideCalls, WorkKernels, WorkMemory};
 pub use raw_stream::RawStream;
-pub use witness::{Witness, witnessed};
+pub(crate) use witness::{Witness, witnessed};

@@ -18,8 +18,7 @@ pub(crate) fn now_ns() -> u64 {
 
 /// A command that computes for about `ns` nanoseconds of device time and writes down the time once
 /// in a microsecond of its work, which adds a few percent to its length.
-#[must_use]
-pub fn witnessed(busy: BusyLoop, ns: u64, witness: &Arc<Witness>) -> HostCommand {
+pub(crate) fn witnessed(busy: BusyLoop, ns: u64, witness: &Arc<Witness>) -> HostCommand {
     let (each, witness) = (busy.iterations(STAMP_NS), Arc::clone(witness));
     // Now, so that the function that reads the clock is loaded when a command calls it.
     now_ns();
@@ -51,7 +50,7 @@ fn compute(iterations: u64) {
 /// What [`witnessed`] commands write down while they run. All times are nanoseconds of the
 /// monotonic clock.
 #[derive(Debug, Default)]
-pub struct Witness {
+pub(crate) struct Witness {
     last_ns: AtomicU64,
     first_ns: AtomicU64,
     armed: AtomicBool,
@@ -61,8 +60,7 @@ pub struct Witness {
 
 impl Witness {
     /// The clock of the stamps.
-    #[must_use]
-    pub fn now_ns() -> u64 {
+    pub(crate) fn now_ns() -> u64 {
         now_ns()
     }
 
@@ -90,31 +88,27 @@ impl Witness {
     }
 
     /// When a command was last seen to run; 0 if none was.
-    #[must_use]
-    pub fn last_ns(&self) -> u64 {
+    pub(crate) fn last_ns(&self) -> u64 {
         self.last_ns.load(Ordering::Relaxed)
     }
 
     /// How often a command was seen to run.
-    #[must_use]
-    pub fn stamps(&self) -> u64 {
+    pub(crate) fn stamps(&self) -> u64 {
         self.stamps.load(Ordering::Relaxed)
     }
 
     /// Whether a command has started and not ended; it may be stopped.
-    #[must_use]
-    pub fn is_inside(&self) -> bool {
+    pub(crate) fn is_inside(&self) -> bool {
         self.inside.load(Ordering::Relaxed)
     }
 
     /// Has the next time that a command is seen to run kept for [`Witness::first_ns`].
-    pub fn arm(&self) {
+    pub(crate) fn arm(&self) {
         self.armed.store(true, Ordering::Release);
     }
 
     /// When a command was first seen to run since [`Witness::arm`], if one was.
-    #[must_use]
-    pub fn first_ns(&self) -> Option<u64> {
+    pub(crate) fn first_ns(&self) -> Option<u64> {
         (!self.armed.load(Ordering::Acquire)).then(|| self.first_ns.load(Ordering::Relaxed))
     }
 }

@@ -62,9 +62,6 @@ fn by_itself(
 }
 
 /// Predicts the cells of `bench fixed-priority`. The first two are the task alone.
-///
-/// # Errors
-/// If the device cannot do a level that was used.
 pub(crate) fn fixed_priority(
     device: &DeviceSpec,
     plan: &priority::Plan,
@@ -125,9 +122,6 @@ fn parts_of(
 }
 
 /// Predicts the cells of `bench partition`.
-///
-/// # Errors
-/// If there is no such policy, or the device cannot do a level that was used.
 pub(crate) fn partition(
     device: &DeviceSpec,
     plan: &partition::Plan,

@@ -44,9 +44,6 @@ pub(crate) enum Measured {
 
 impl Measured {
     /// Reads the record of a bench, which is at this place.
-    ///
-    /// # Errors
-    /// If the bench is not predicted, or the text is no record of it.
     pub(crate) fn read(bench: &str, text: &str, place: &str) -> Result<Self, CommandError> {
         Ok(match bench {
             "fixed-priority" => Self::FixedPriority(read(text, place)?),
@@ -60,9 +57,6 @@ impl Measured {
     }
 
     /// Predicts it.
-    ///
-    /// # Errors
-    /// If there is no such policy, or the device cannot do a level that was used.
     pub(crate) fn predict(&self, device: &DeviceSpec) -> Result<Prediction, RunError> {
         match self {
             Self::FixedPriority(FixedPriority { plan, alone, alone_queue, cells }) => {

@@ -1,7 +1,7 @@
 //! What the simulator says about a bench on a device, beside what was measured.
 //!
 //! The device is described by a file whose figures come from measurements with one queue alone
-//! (`xsched bench calibrate`), so that nothing is fitted to what is predicted.
+//! (`xsched-lab bench calibrate`), so that nothing is fitted to what is predicted.
 
 mod cells;
 pub(crate) mod measured;
@@ -13,8 +13,9 @@ use std::path::Path;
 use serde::Serialize;
 use xsched_sim::scenario::{DeviceFile, DeviceSpec};
 
-use crate::console::table::{number, percent, table};
 use crate::error::CommandError;
+use crate::stats::median;
+use xsched_console::table::{number, percent, table};
 
 pub(crate) use cells::{fixed_priority, partition};
 pub(crate) use preempt::preempt;
@@ -102,16 +103,15 @@ impl Prediction {
         let cells_that_count = cells.iter().filter(|cell| cell.counts);
         let pairs = cells_that_count.flat_map(|cell| cell.pairs.iter().zip(&counted));
         let errors = pairs.filter(|(_, counts)| **counts).filter_map(|(pair, _)| *pair);
-        let mut errors: Vec<f64> = errors.map(|pair| pair.error).collect();
-        errors.sort_by(f64::total_cmp);
-        let largest_error = errors.last().copied();
+        let errors: Vec<f64> = errors.map(|pair| pair.error).collect();
+        let largest_error = errors.iter().copied().reduce(f64::max);
         Self {
             device: device.name.clone(),
             header: header.to_vec(),
             figures: figures.iter().map(|(name, _)| *name).collect(),
             counted,
             cells,
-            median_error: median(&errors),
+            median_error: median(errors),
             largest_error,
         }
     }
@@ -142,26 +142,13 @@ impl Prediction {
     }
 }
 
-/// Of sorted values: the middle one, or the mean of the two in the middle.
-fn median(sorted: &[f64]) -> Option<f64> {
-    let upper = *sorted.get(sorted.len() / 2)?;
-    let lower = *sorted.get((sorted.len() - 1) / 2)?;
-    Some(f64::midpoint(lower, upper))
-}
-
 /// The device file that was asked for, read before anything is run.
-///
-/// # Errors
-/// If it cannot be read or is no device file.
 pub(crate) fn file_of(path: Option<&Path>) -> Result<Option<DeviceSpec>, CommandError> {
     let load = |path: &Path| DeviceFile::load(path).map(|file| file.spec);
     Ok(path.map(load).transpose()?)
 }
 
 /// The description of a device: the given one, or the one that is part of the program.
-///
-/// # Errors
-/// If there is none for a device of this name.
 pub(crate) fn device_for(
     given: Option<DeviceSpec>,
     name: &str,
@@ -178,14 +165,6 @@ pub(crate) fn device_for(
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_median_is_in_the_middle() {
-        assert_eq!(median(&[]), None);
-        assert_eq!(median(&[1.0]), Some(1.0));
-        assert_eq!(median(&[1.0, 3.0]), Some(2.0));
-        assert_eq!(median(&[1.0, 3.0, 7.0]), Some(3.0));
-    }
 
     #[test]
     fn the_descriptions_that_are_part_of_the_program_are_sound() {

@@ -13,9 +13,6 @@ use crate::stats::P99_SAMPLES;
 use crate::stats::Quantiles;
 
 /// Predicts the rows of `bench preempt`: how long it is from a hold to the last instruction.
-///
-/// # Errors
-/// If the device cannot do a level that was used.
 pub(crate) fn preempt(device: &DeviceSpec, rows: &[preempt::Row]) -> Result<Prediction, RunError> {
     // The holder of the real bench uses no device time. The simulated holder runs beside the
     // victim, and does not disturb it.

@@ -3,8 +3,10 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
+use flate2::read::GzDecoder;
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -47,8 +49,14 @@ fn files(folder: &Path, found: &mut Vec<PathBuf>) {
 /// The kind of a kept file, once it has been read.
 fn kind(path: &Path) -> Result<&'static str, String> {
     let place = path.display().to_string();
-    let text = fs::read_to_string(path).map_err(|error| format!("{place}: {error}"))?;
+    let bytes = fs::read(path).map_err(|error| format!("{place}: {error}"))?;
     let ending = path.extension().and_then(|ending| ending.to_str()).unwrap_or_default();
+    let (text, ending) = match ending {
+        "gz" => (unpacked(&bytes), Path::new(path.file_stem().unwrap_or_default()).extension()),
+        _ => (String::from_utf8(bytes).map_err(std::io::Error::other), path.extension()),
+    };
+    let text = text.map_err(|error| format!("{place}: {error}"))?;
+    let ending = ending.and_then(|ending| ending.to_str()).unwrap_or_default();
     if matches!(ending, "txt" | "md") {
         return if text.trim().is_empty() { Err(format!("{place} is empty")) } else { Ok("text") };
     }
@@ -57,7 +65,9 @@ fn kind(path: &Path) -> Result<&'static str, String> {
     }
     let value: Value = serde_json::from_str(&text).map_err(|error| format!("{place}: {error}"))?;
     let has = |key: &str| value.get(key).is_some();
-    let checked = if has("through") {
+    let checked = if has("commit") {
+        typed::<Summary>(&value).and_then(Summary::check).map(|()| "summary")
+    } else if has("through") {
         typed::<ThroughC>(&value).and_then(ThroughC::check).map(|()| "C")
     } else if has("record") {
         typed::<Predicted>(&value).and_then(Predicted::check).map(|()| "prediction")
@@ -91,6 +101,46 @@ fn kind(path: &Path) -> Result<&'static str, String> {
     checked.map_err(|why| format!("{place}: {why}"))
 }
 
+/// The text of a compressed file.
+fn unpacked(bytes: &[u8]) -> std::io::Result<String> {
+    let mut text = String::new();
+    GzDecoder::new(bytes).read_to_string(&mut text).map(|_| text)
+}
+
+/// The summary of a run. Tidy checks when, where and of which commit the run was.
+#[derive(Deserialize)]
+struct Summary {
+    #[serde(default)]
+    rows: BTreeMap<String, SummaryRow>,
+}
+
+#[derive(Deserialize)]
+struct SummaryRow {
+    goals: Vec<SummaryGoal>,
+    cells: BTreeMap<String, BTreeMap<String, BTreeMap<String, f64>>>,
+}
+
+#[derive(Deserialize)]
+struct SummaryGoal {
+    goal: String,
+    met: Option<bool>,
+    measured: Option<String>,
+}
+
+impl Summary {
+    fn check(self) -> Result<(), String> {
+        self.rows.iter().try_for_each(|(id, row)| {
+            let id = id.rsplit('/').next().unwrap_or_default();
+            ensure(table::ids().contains(&id), "a row that is not in the table")?;
+            let judged = |goal: &SummaryGoal| goal.met.is_none() || goal.measured.is_some();
+            let named = |goal: &SummaryGoal| !goal.goal.is_empty() && judged(goal);
+            ensure(row.goals.iter().all(named), "a goal that is met by nothing")?;
+            let mut figures = row.cells.values().flat_map(BTreeMap::values);
+            ensure(figures.all(|of| of.values().all(|value| value.is_finite())), "a figure")
+        })
+    }
+}
+
 fn typed<T: for<'a> Deserialize<'a>>(value: &Value) -> Result<T, String> {
     T::deserialize(value).map_err(|error| error.to_string())
 }
@@ -99,7 +149,7 @@ fn ensure(holds: bool, what: &str) -> Result<(), String> {
     if holds { Ok(()) } else { Err(what.to_owned()) }
 }
 
-/// What `xsched lab` measured of a row: figures are of cells that were measured.
+/// What `xsched-lab` measured of a row: figures are of cells that were measured.
 fn lab_row(row: Row) -> Result<(), String> {
     ensure(table::ids().contains(&row.id.as_str()), "a row that is not in the table")?;
     let is_measured = |cell: &&Cell| cell.status == Status::Measured;
@@ -117,8 +167,8 @@ fn lab_figures(figures: &[Figure], cells: Option<&[&Cell]>) -> Result<(), String
     ensure(figures.iter().all(is_of), "a figure of no cell, or without a value")
 }
 
-/// A record of `xsched bench` is judged, drawn if its bench has a picture, and can be predicted if
-/// its bench is one that is.
+/// A record of `xsched-lab bench` is judged, drawn if its bench has a picture, and can be predicted
+/// if its bench is one that is.
 fn bench(value: &Value, text: &str, place: &str) -> Result<(), String> {
     let head: Head = read(text, place).map_err(|error| error.to_string())?;
     let judges = JUDGES.iter().find(|(name, _)| *name == head.bench);
@@ -138,11 +188,11 @@ fn bench(value: &Value, text: &str, place: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// Benches of `capi/bench` that `xsched bench` has not.
+/// Benches of `capi/bench` that `xsched-lab bench` has not.
 const ROWS_THROUGH_C: [&str; 7] =
     ["many", "drain", "submit", "control", "threshold", "first-use", "after-hold"];
 
-/// Modes of `capi/bench` that `xsched bench` has not.
+/// Modes of `capi/bench` that `xsched-lab bench` has not.
 const MODES_THROUGH_C: [&str; 3] = ["plain_threads", "lv1_launcher", "gate_launcher"];
 
 /// A record of the C API's bench.
@@ -176,7 +226,7 @@ impl ThroughC {
     }
 }
 
-/// A record of `xsched demo`.
+/// A record of `xsched-lab demo`.
 #[derive(Deserialize)]
 struct Demo {
     criteria: Vec<Criterion>,
@@ -283,7 +333,7 @@ impl Early {
     }
 }
 
-/// What `xsched bench predict --json` wrote.
+/// What `xsched-lab bench predict --json` wrote.
 #[derive(Deserialize)]
 struct Predicted {
     figures: Vec<String>,
@@ -445,6 +495,7 @@ fn each_kept_file_is_read() {
         "prediction",
         "programs",
         "run",
+        "summary",
         "text",
     ];
     for kind in kinds_kept {
@@ -468,6 +519,9 @@ fn files_that_are_not_known_or_broken_fail() {
     assert!(unknown.contains("bench toast is not known"), "{unknown}");
     let wrong = r#"{"bench": "preempt", "device": {"device": "a"}, "rows": [{"mode": "lv9"}]}"#;
     assert!(refused("e.json", wrong).contains("rows"));
+    let met = r#"{"commit": "a", "rows": {"5.4": {"goals": [{"goal": "P99", "met": true}], "cells": {}}}}"#;
+    assert!(refused("g.json", met).contains("met by nothing"));
+    assert!(refused("h.json.gz", "{}").contains("h.json.gz"));
     let verdict = r#"{"criteria": [{"value": 1.0, "at_least": 2.0, "reached": true}]}"#;
     assert!(refused("f.json", verdict).contains("does not follow"));
 }

@@ -1,11 +1,11 @@
-//! What `xsched lab` writes of a row: the prediction, before the run, and what was measured.
+//! What `xsched-lab` writes of a row: the prediction, before the run, and what was measured.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
 use super::quantities::{CORES, NATIVE_CORES, OF_TURNS};
-use crate::stats::Quantiles;
+use crate::stats::{Quantiles, median};
 
 /// The version of both documents.
 pub(crate) const VERSION: u32 = 1;
@@ -75,7 +75,7 @@ pub(crate) enum Status {
 }
 
 /// Latencies and progress of a role in one phase.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Progress {
     /// Latencies of requests, from the arrival to the end.
     pub(crate) latency: Quantiles,
@@ -118,15 +118,13 @@ impl Turns {
     /// The median of the ratios with the smallest and the largest one, and the longest time without
     /// XSched over the shortest: so much varies by itself. Nothing without a turn.
     pub(crate) fn more(&self) -> Vec<(String, f64)> {
-        let mut ratios: Vec<f64> = self.0.iter().map(|(native, here)| here / native).collect();
-        ratios.sort_by(f64::total_cmp);
-        let mut native: Vec<f64> = self.0.iter().map(|(native, _)| *native).collect();
-        native.sort_by(f64::total_cmp);
-        let (Some(least), Some(most)) = (ratios.first(), ratios.last()) else { return Vec::new() };
-        let [low, high] = [(ratios.len() - 1) / 2, ratios.len() / 2].map(|at| ratios.get(at));
-        let median = low.zip(high).map_or(*least, |(low, high)| low.midpoint(*high));
-        let spread = native.last().zip(native.first()).map_or(1.0, |(most, least)| most / least);
-        let all = [median, *least, *most, spread];
+        let ratios = || self.0.iter().map(|(native, here)| here / native);
+        let native = || self.0.iter().map(|(native, _)| *native);
+        let Some(median) = median(ratios().collect()) else { return Vec::new() };
+        let least = |all: &mut dyn Iterator<Item = f64>| all.fold(f64::INFINITY, f64::min);
+        let most = |all: &mut dyn Iterator<Item = f64>| all.fold(0.0, f64::max);
+        let spread = most(&mut native()) / least(&mut native());
+        let all = [median, least(&mut ratios()), most(&mut ratios()), spread];
         OF_TURNS.iter().map(|name| (*name).to_owned()).zip(all).collect()
     }
 }

@@ -5,14 +5,15 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, json};
 
 use super::document::{Prediction, Row, Status};
 use super::judge::pass;
 use super::quantities::find;
 use super::table::Definition;
-use crate::console::output::Output;
 use crate::error::CommandError;
+use crate::record::experiment::{Record, Status as Ended};
+use xsched_console::output::Output;
 
 /// The folders below that of the report.
 pub(crate) const FOLDERS: [&str; 4] = ["predictions", "rows", "test_results", "raw"];
@@ -27,9 +28,6 @@ pub(crate) struct Folder(pub(crate) PathBuf);
 
 impl Folder {
     /// The folder, which is made with those below it.
-    ///
-    /// # Errors
-    /// If it cannot be made.
     pub(crate) fn make(place: &Path) -> Result<Self, CommandError> {
         for below in FOLDERS {
             let below = place.join(below);
@@ -73,7 +71,7 @@ impl Folder {
 }
 
 fn write(place: &Path, document: &impl Serialize) -> Result<(), CommandError> {
-    Output::prepare(place)?.write(|out| xsched_sim::report::write_json(out, document))
+    Ok(Output::prepare(place)?.write(|out| xsched_sim::report::write_json(out, document))?)
 }
 
 fn read<T: DeserializeOwned>(place: &Path) -> Option<T> {
@@ -132,30 +130,43 @@ pub(crate) fn words(row: &Row) -> String {
 }
 
 /// The row as the test plan's appendix has it.
-fn in_the_plans_form(row: &Row, of: &Definition) -> Value {
+fn in_the_plans_form(row: &Row, of: &Definition) -> Record {
     let mut results = Map::new();
     for result in &of.results {
         let value = find(&row.figures, &result.cell, result.role, result.quantity);
         results.insert(result.key.to_owned(), json!(value));
     }
-    let driver = row.software.get("driver").cloned().unwrap_or_default();
     results.insert("figures".to_owned(), json!(row.figures));
-    let notes = [vec![words(row)], row.notes.clone()].concat();
-    json!({
-        "test_id": row.id,
-        "test_name": row.name,
-        "date": row.date,
-        "hardware": row.hardware,
-        "rocm_version": row.software.get("rocm").cloned().unwrap_or(driver),
-        "xsched_version": row.software.get("xsched"),
-        "results": results,
-        "pass": pass(&row.verdicts),
-        "notes": notes.join("; "),
-    })
+    let version = |name: &str| row.software.get(name).cloned();
+    let goals: Vec<&str> = row.verdicts.iter().map(|verdict| verdict.goal.as_str()).collect();
+    Record {
+        test_id: row.id.clone(),
+        test_name: row.name.clone(),
+        date: row.date.clone(),
+        hardware: row.hardware.clone(),
+        rocm_version: version("rocm").or_else(|| version("driver")).unwrap_or_default(),
+        xsched_version: version("xsched").unwrap_or_default(),
+        results,
+        pass: pass(&row.verdicts),
+        notes: [vec![words(row)], row.notes.clone()].concat().join("; "),
+        status: match row.status {
+            Status::Measured => Ended::Measured,
+            Status::NotRun(_) => Ended::NotRun,
+            Status::Failed(_) => Ended::Failed,
+        },
+        goal: goals.join("; "),
+        hal: row.hal.clone(),
+        quick: row.quick,
+        command: row.command.clone(),
+        seconds: row.seconds,
+        raw: Vec::new(),
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::Value;
+
     use super::super::plan::Hal;
     use super::super::table::{self, Setting};
     use super::*;
@@ -173,7 +184,7 @@ mod tests {
                 .into(),
             quick: true,
             status,
-            command: "xsched lab run 7.2.1".to_owned(),
+            command: "xsched-lab run 7.2.1".to_owned(),
             cells: Vec::new(),
             figures: Vec::new(),
             verdicts: Vec::new(),

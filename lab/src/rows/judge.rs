@@ -101,7 +101,7 @@ mod tests {
     use super::super::document::Key;
     use super::super::quantities::{cell, progress};
     use super::*;
-    use crate::paper::Goal;
+    use xsched_sim::stats::Goal;
 
     const FULL: Setting = Setting { hal: Hal::Cuda, quick: false };
 

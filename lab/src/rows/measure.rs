@@ -28,9 +28,6 @@ pub(crate) struct Phase {
 impl Phase {
     /// Joins the answers of programs that were told to work for so long, of which the beginning
     /// does not count.
-    ///
-    /// # Errors
-    /// If times contradict each other, or the phase is no longer than it takes to settle.
     pub(crate) fn join(
         answers: &[Answer],
         seconds: f64,

@@ -1,16 +1,15 @@
-//! The plan's experiments with real programs: `xsched lab`.
+//! The plan's experiments with real programs: `xsched-lab`.
 
-pub(crate) mod ahead;
 pub(crate) mod document;
 pub(crate) mod files;
 pub(crate) mod judge;
-mod lines;
 mod measure;
 mod node;
-pub(crate) mod place;
 pub(crate) mod plan;
 pub(crate) mod predict;
+pub(crate) mod prestart;
 mod program;
+pub(crate) mod program_files;
 pub(crate) mod protocol;
 pub(crate) mod quantities;
 pub(crate) mod report;

@@ -12,9 +12,9 @@ use std::time::{Duration, Instant};
 
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 
-use super::place;
 use super::plan::{CellPlan, Hal, Program};
 use super::program::{ProgramError, beside};
+use super::program_files;
 
 /// The program that starts and ends MPS.
 const MPS: &str = "nvidia-cuda-mps-control";
@@ -53,9 +53,6 @@ pub(crate) struct Node {
 
 impl Node {
     /// Starts what the cell needs.
-    ///
-    /// # Errors
-    /// If something is missing or does not start.
     pub(crate) fn start(
         cell: &CellPlan,
         (hal, gpu): (Hal, Option<&Gpu>),
@@ -143,11 +140,7 @@ impl Node {
         raw: &Path,
         stop: &AtomicBool,
     ) -> Result<(), ProgramError> {
-        let program = place::daemon().ok_or_else(|| {
-            let what = "xschedd is neither beside this program nor in PATH; build it with \
-                        `cargo build --release -p xsched-daemon`";
-            ProgramError::Missing(what.to_owned())
-        })?;
+        let program = program_files::program("xschedd").map_err(ProgramError::Missing)?;
         // The user's own configuration is not meant for this.
         let config = self.file("xschedd.toml");
         let log = beside(raw, "xschedd.txt");

@@ -132,9 +132,6 @@ impl std::fmt::Debug for Said {
 impl Running {
     /// Starts a program in a process group of its own. What it says is kept in `raw` with the
     /// ending `jsonl`, its errors with `err.txt`.
-    ///
-    /// # Errors
-    /// If it cannot be started, or a file cannot be written.
     pub(crate) fn start(mut command: Command, raw: &Path) -> Result<Self, ProgramError> {
         let file = |ending: &str| {
             let place = beside(raw, ending);
@@ -161,9 +158,6 @@ impl Running {
     }
 
     /// Waits until the program is ready.
-    ///
-    /// # Errors
-    /// If it does not become ready, with the reason.
     pub(crate) fn ready(
         &mut self,
         within: Duration,
@@ -173,9 +167,6 @@ impl Running {
     }
 
     /// Waits until the program has come to a step.
-    ///
-    /// # Errors
-    /// If it does not, with the reason.
     pub(crate) fn step(
         &mut self,
         step: &str,
@@ -191,17 +182,11 @@ impl Running {
     }
 
     /// Tells the program to go on from a step.
-    ///
-    /// # Errors
-    /// If it has ended.
     pub(crate) fn go(&mut self, go: &Go) -> Result<(), ProgramError> {
         self.write(go, "step")
     }
 
     /// Tells the program to begin a phase.
-    ///
-    /// # Errors
-    /// If it has ended.
     pub(crate) fn tell(&mut self, order: &Order) -> Result<(), ProgramError> {
         self.write(order, "phase")
     }
@@ -217,9 +202,6 @@ impl Running {
     }
 
     /// Waits until a phase has ended.
-    ///
-    /// # Errors
-    /// If the program does not answer, with the reason.
     pub(crate) fn answer(
         &mut self,
         phase: u32,

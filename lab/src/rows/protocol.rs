@@ -1,4 +1,4 @@
-//! What `xsched lab` and the programs that it starts say to each other: an object of JSON a line.
+//! What `xsched-lab` and the programs that it starts say to each other: an object of JSON a line.
 
 use std::collections::BTreeMap;
 

@@ -74,6 +74,7 @@ fn of_cell(cell: &Cell, reference: Option<&Cell>) -> Vec<Figure> {
         let Some(beside) = &role.beside else { continue };
         of_beside(&mut sheet, role, beside);
         let over_first = first_mean.filter(|&first| first > 0.0);
+        let over_first = over_first.filter(|_| beside.latency.samples > 0);
         sheet.put(&role.name, "mean_over_first", over_first.map(|first| mean_ms(beside) / first));
         let [in_turns, others @ ..] = OF_TURNS.map(|name| (name, beside.more.get(name).copied()));
         let p99 =
@@ -103,6 +104,9 @@ fn p50_over(one: &Progress, before: &Progress) -> Option<f64> {
 
 fn of_alone(sheet: &mut Sheet<'_>, role: &str, alone: &Progress) {
     let latency = &alone.latency;
+    if latency.samples == 0 {
+        return;
+    }
     sheet.put(role, "alone_mean_ms", latency.mean_us / 1e3);
     sheet.put(role, "alone_p50_ms", latency.p50_us / 1e3);
     sheet.put(role, "alone_p99_ms", latency.p99_us.map(|us| us / 1e3));
@@ -198,14 +202,7 @@ mod tests {
     /// Requests that all take so long, so many of them each second.
     pub(crate) fn progress(ms: f64, rate_per_s: f64, samples: usize) -> Progress {
         let latency = Quantiles::of(&vec![(ms * 1e6) as u64; samples]);
-        Progress {
-            latency,
-            rate_per_s,
-            cdf_us: Vec::new(),
-            windows_percent: Vec::new(),
-            more: [].into(),
-            digest: None,
-        }
+        Progress { latency, rate_per_s, ..Progress::default() }
     }
 
     /// A cell of two roles, each with what it does alone and beside the other.

@@ -10,13 +10,13 @@ use std::time::{Duration, Instant};
 
 use xsched_sim::scenario::DeviceSpec;
 
-use super::ahead::Ahead;
 use super::document::{Cell, Figure, Prediction, Progress, Role, Row, Status, VERSION};
 use super::files::{Folder, NO_TIME};
 use super::judge::verdicts;
 use super::measure::Phase;
 use super::plan::{CellPlan, InTurns, LoadPlan, Program, RolePlan, Way};
 use super::predict::{Target, predict};
+use super::prestart::Prestart;
 use super::program::ProgramError;
 use super::protocol::{Load, Profile, Ready};
 use super::quantities::{CORES, figures};
@@ -25,9 +25,9 @@ use super::session::{Session, Starter};
 use super::table::{Definition, Setting};
 use super::timing::{Clock, Limit};
 use crate::error::CommandError;
-use crate::machine::Machine;
 use kept::Kept;
 pub(crate) use kept::coming;
+use xsched_console::machine::Machine;
 
 /// What rows are run with.
 pub(crate) struct Lab<'a> {
@@ -44,8 +44,8 @@ pub(crate) struct Lab<'a> {
 /// What is known while a row is run.
 struct Run<'r, 'a> {
     lab: &'r Lab<'a>,
-    ahead: &'r mut Ahead<'a>,
-    of: &'r Definition,
+    prestart: &'r mut Prestart<'a>,
+    experiment: &'r Definition,
     clock: Clock,
     /// What roles do alone, by group and role.
     alone: BTreeMap<(String, String), Progress>,
@@ -59,12 +59,12 @@ struct Run<'r, 'a> {
     /// Groups that an earlier call began on another device.
     elsewhere: Vec<String>,
     /// The programs of a group without XSched, while its other ways are measured.
-    reference: Option<Open<'a>>,
+    reference: Option<RunningCell<'a>>,
 }
 
-/// The programs that run, and what they are.
-struct Open<'a> {
-    is: CellPlan,
+/// The programs that run, and what they were started for.
+struct RunningCell<'a> {
+    plan: CellPlan,
     group: String,
     /// Whether what runs alone in another way is set beside these in turns.
     is_reference: bool,
@@ -102,7 +102,7 @@ impl<'a> Lab<'a> {
             software: [("xsched".to_owned(), version)].into(),
             quick: self.starter.quick,
             status,
-            command: format!("xsched lab run {} --hal {hal}{quick}", of.plan.id),
+            command: format!("xsched-lab run {} --hal {hal}{quick}", of.plan.id),
             cells: Vec::new(),
             figures: Vec::new(),
             verdicts: Vec::new(),
@@ -113,16 +113,12 @@ impl<'a> Lab<'a> {
 
     /// Runs a row within a time, and writes its documents. What an earlier call measured of it is
     /// kept.
-    ///
-    /// # Errors
-    /// If the user ends it, or a document cannot be written. Programs that fail are no error: the
-    /// row says so.
     pub(crate) fn run(
         &self,
         of: &Definition,
         limit: Limit,
         before: Option<Row>,
-        ahead: &mut Ahead<'a>,
+        prestart: &mut Prestart<'a>,
     ) -> Result<Row, RunError> {
         let kept = before.as_ref().map(|row| Kept::of(of, row, &self.folder)).unwrap_or_default();
         let before = before.filter(|_| !kept.cells.is_empty());
@@ -142,8 +138,8 @@ impl<'a> Lab<'a> {
         self.folder.write_row(&begun, of)?;
         let mut run = Run {
             lab: self,
-            ahead,
-            of,
+            prestart,
+            experiment: of,
             clock: Clock::new(limit, self.setting()),
             alone: kept.alone(of),
             ready: kept.ready.clone(),
@@ -155,12 +151,12 @@ impl<'a> Lab<'a> {
             elsewhere: Vec::new(),
             reference: None,
         };
-        let mut open = None;
+        let mut running = None;
         for number in 0..of.plan.cells.len() {
-            run.cell(number, &mut open)?;
+            run.cell(number, &mut running)?;
             run.keep(&begun)?;
         }
-        for Open { session, .. } in open.into_iter().chain(run.reference.take()) {
+        for RunningCell { session, .. } in running.into_iter().chain(run.reference.take()) {
             session.finish();
         }
         run.row(begun, before.map_or(0.0, |row| row.seconds))
@@ -169,8 +165,12 @@ impl<'a> Lab<'a> {
 
 impl<'a> Run<'_, 'a> {
     /// Runs a cell, and keeps its programs for the next one.
-    fn cell(&mut self, number: usize, open: &mut Option<Open<'a>>) -> Result<(), RunError> {
-        let of = self.of;
+    fn cell(
+        &mut self,
+        number: usize,
+        running: &mut Option<RunningCell<'a>>,
+    ) -> Result<(), RunError> {
+        let of = self.experiment;
         let Some(cell) = of.plan.cells.get(number) else { return Ok(()) };
         if let Some(kept) = self.kept.cells.get(&cell.name) {
             self.cells.push(kept.clone());
@@ -184,7 +184,7 @@ impl<'a> Run<'_, 'a> {
             None if !self.clock.has_time() => {
                 Status::NotRun(format!("{NO_TIME}: the row had {:.0} s", self.clock.limit_s()))
             }
-            None => match self.measure(number, cell, open) {
+            None => match self.measure(number, cell, running) {
                 Ok(roles) => {
                     measured = roles;
                     Status::Measured
@@ -203,7 +203,7 @@ impl<'a> Run<'_, 'a> {
         };
         if status != Status::Measured {
             // Programs that failed are not used for the next cell.
-            *open = open.take().filter(|_| cell.unavailable.is_some());
+            *running = running.take().filter(|_| cell.unavailable.is_some());
             measured = cell.roles().map(|role| self.role(cell, role, None)).collect();
         }
         let seconds = start.elapsed().as_secs_f64();
@@ -220,7 +220,7 @@ impl<'a> Run<'_, 'a> {
 
     /// Writes down what there is, in case that this program is killed.
     fn keep(&self, begun: &Row) -> Result<(), RunError> {
-        let behind = self.of.plan.cells.get(self.cells.len()..).unwrap_or_default();
+        let behind = self.experiment.plan.cells.get(self.cells.len()..).unwrap_or_default();
         let kept = behind.iter().filter_map(|cell| self.kept.cells.get(&cell.name));
         let mut software = begun.software.clone();
         software.extend(self.software.clone());
@@ -230,7 +230,7 @@ impl<'a> Run<'_, 'a> {
             cells: self.cells.iter().chain(kept).cloned().collect(),
             ..begun.clone()
         };
-        Ok(self.lab.folder.write_row(&row, self.of)?)
+        Ok(self.lab.folder.write_row(&row, self.experiment)?)
     }
 
     /// Measures a cell.
@@ -238,9 +238,9 @@ impl<'a> Run<'_, 'a> {
         &mut self,
         number: usize,
         cell: &CellPlan,
-        open: &mut Option<Open<'a>>,
+        running: &mut Option<RunningCell<'a>>,
     ) -> Result<Vec<Role>, Fault> {
-        let raw = self.lab.folder.raw(self.of.plan.id, &cell.name);
+        let raw = self.lab.folder.raw(self.experiment.plan.id, &cell.name);
         if cell.processes.iter().any(|process| process.program == Program::Script) {
             let left = self.clock.limit_s() - self.clock.elapsed_s();
             let limit =
@@ -252,41 +252,41 @@ impl<'a> Run<'_, 'a> {
             };
             return Ok(cell.roles().map(of).collect());
         }
-        let is = programs(cell);
-        if open.as_ref().is_none_or(|open| open.is != is) {
-            self.put_aside(open.take(), &cell.group);
+        let plan = programs(cell);
+        if running.as_ref().is_none_or(|one| one.plan != plan) {
+            self.put_aside(running.take(), &cell.group);
             let start = Instant::now();
-            let mut prepared = match self.ahead.take(&raw) {
+            let mut prepared = match self.prestart.take(&raw) {
                 Some(prepared) => prepared,
                 None => self.lab.starter.prepare(cell, &raw)?,
             };
-            self.ahead.fill();
+            self.prestart.fill();
             prepared.load(!self.ready.contains_key(&cell.group))?;
-            self.ahead.imported();
+            self.prestart.imported();
             let session = prepared.ready()?;
             self.clock.started_in(start.elapsed().as_secs_f64());
             let in_turns =
                 |of: &CellPlan| of.group == cell.group && of.in_turns != InTurns::Nothing;
-            let has_turns = !cell.has_beside || self.of.plan.cells.iter().any(in_turns);
+            let has_turns = !cell.has_beside || self.experiment.plan.cells.iter().any(in_turns);
             let is_reference = cell.way == Way::Native && has_turns;
-            *open = Some(Open { is, group: cell.group.clone(), is_reference, session });
+            *running = Some(RunningCell { plan, group: cell.group.clone(), is_reference, session });
         }
-        let Some(Open { session, .. }) = open else { return Ok(Vec::new()) };
+        let Some(RunningCell { session, .. }) = running else { return Ok(Vec::new()) };
         self.learn(cell, &session.ready)?;
         self.phases(number, cell, session)
     }
 
     /// Ends programs, or keeps them if the group goes on and needs them as its reference.
-    fn put_aside(&mut self, old: Option<Open<'a>>, group: &str) {
+    fn put_aside(&mut self, old: Option<RunningCell<'a>>, group: &str) {
         let (kept, old) = match old {
-            Some(open) if open.is_reference => (Some(open), None),
+            Some(one) if one.is_reference => (Some(one), None),
             old => (self.reference.take(), old),
         };
-        let is_of_group = kept.as_ref().is_some_and(|open| open.group == group);
+        let is_of_group = kept.as_ref().is_some_and(|one| one.group == group);
         let (kept, over) = if is_of_group { (kept, None) } else { (None, kept) };
         let before = self.reference.take();
         self.reference = kept;
-        [old, over, before].into_iter().flatten().for_each(|open| open.session.finish());
+        [old, over, before].into_iter().flatten().for_each(|one| one.session.finish());
     }
 
     /// Keeps what the programs of a group need alone, and writes down what is predicted of it.
@@ -312,7 +312,7 @@ impl<'a> Run<'_, 'a> {
             date: Machine::here().date,
         };
         let group = [(cell.group.clone(), ready.clone())].into();
-        let new = predict(&self.of.plan, &group, &target);
+        let new = predict(&self.experiment.plan, &group, &target);
         let prediction = match self.prediction.take() {
             None => new,
             Some(before) => joined(before, new),
@@ -364,7 +364,7 @@ impl<'a> Run<'_, 'a> {
     }
 
     fn with_windows(&self, mut roles: Vec<Role>, phase: &Phase) -> Vec<Role> {
-        if !self.of.has_windows {
+        if !self.experiment.has_windows {
             return roles;
         }
         let rate = |role: &Role| Some((role.name.clone(), role.alone.as_ref()?.rate_per_s));
@@ -379,10 +379,10 @@ impl<'a> Run<'_, 'a> {
 
     /// The row, judged and written.
     fn row(self, begun: Row, seconds_before: f64) -> Result<Row, RunError> {
-        let figures = figures(&self.of.plan, &self.cells);
+        let figures = figures(&self.experiment.plan, &self.cells);
         let predicted: &[Figure] = self.prediction.as_ref().map_or(&[], |said| &said.figures);
         let judged = (self.cells.as_slice(), figures.as_slice());
-        let verdicts = verdicts(&self.of.goals, judged, predicted, self.lab.setting());
+        let verdicts = verdicts(&self.experiment.goals, judged, predicted, self.lab.setting());
         let mut software = begun.software.clone();
         software.extend(self.software);
         let row = Row {
@@ -395,7 +395,7 @@ impl<'a> Run<'_, 'a> {
             seconds: self.clock.elapsed_s() + seconds_before,
             ..begun
         };
-        self.lab.folder.write_row(&row, self.of)?;
+        self.lab.folder.write_row(&row, self.experiment)?;
         Ok(row)
     }
 }
@@ -633,9 +633,9 @@ done"#;
             device: None,
             say: &|_| {},
         };
-        let mut ahead = Ahead::new(&starter, Vec::new);
-        ahead.expect(coming(&lab.folder, of, before.as_ref()));
-        lab.run(of, limit, before, &mut ahead).unwrap()
+        let mut prestart = Prestart::new(&starter, Vec::new);
+        prestart.expect(coming(&lab.folder, of, before.as_ref()));
+        lab.run(of, limit, before, &mut prestart).unwrap()
     }
 
     #[test]

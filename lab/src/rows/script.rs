@@ -1,7 +1,6 @@
 //! Programs of their own, which `run.py` runs plain and scheduled and sets side by side.
 
 use std::collections::BTreeMap;
-use std::env;
 use std::fs::{self, File};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -13,9 +12,9 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use super::document::{Progress, Turns};
-use super::place;
 use super::plan::CellPlan;
 use super::program::{Grouped, ProgramError, beside, quoted};
+use super::program_files;
 use super::quantities::SAME;
 use super::session::Starter;
 use crate::stats::Quantiles;
@@ -31,9 +30,6 @@ const MORE: Duration = Duration::from_secs(40);
 const LOOK: Duration = Duration::from_millis(20);
 
 /// Runs the cell's program so many times each way.
-///
-/// # Errors
-/// If it does not run without XSched, which is something missing, or fails with it.
 pub(crate) fn run(
     starter: &Starter<'_>,
     cell: &CellPlan,
@@ -41,13 +37,12 @@ pub(crate) fn run(
     limit: Option<Duration>,
 ) -> Result<Progress, ProgramError> {
     let script = cell.roles().next().map(|role| role.spec.work.clone()).unwrap_or_default();
-    if place::find(&script).is_none() {
+    if program_files::find(&script).is_none() {
         return Err(ProgramError::Missing(format!("lab/programs/{script} is not there")));
     }
-    let runner = place::find(RUNNER)
+    let runner = program_files::find(RUNNER)
         .ok_or_else(|| ProgramError::Missing(format!("lab/programs/{RUNNER} is not there")))?;
-    let own = env::current_exe()
-        .map_err(|source| ProgramError::Start { program: "this program".to_owned(), source })?;
+    let xsched = program_files::program("xsched").map_err(ProgramError::Missing)?;
     let rounds = cell.samples.max(1);
     let each = limit.unwrap_or(LIMIT).min(LIMIT);
     let out = beside(raw, "programs.json");
@@ -57,7 +52,7 @@ pub(crate) fn run(
     let _ = fs::remove_file(&out);
     let mut command = Command::new(&starter.python);
     command.envs(starter.gpu.iter().map(|gpu| (gpu.variable, &gpu.name)));
-    command.arg(runner).arg("--xsched").arg(own).arg("--out").arg(&out);
+    command.arg(runner).arg("--xsched").arg(xsched).arg("--out").arg(&out);
     command.args(["--turns", "--rounds", &rounds.to_string()]);
     if rounds > 1 {
         let more = limit.map_or(MORE, |left| MORE.min(left / 4));

@@ -12,12 +12,12 @@ use std::time::Duration;
 
 use super::measure::Phase;
 use super::node::{Gpu, Node, has_daemon};
-use super::place;
 use super::plan::{CellPlan, Hal, ProcessPlan, Program, RolePlan, Way};
 use super::program::{ProgramError, Running, beside};
+use super::program_files;
 use super::protocol::{Go, IMPORTED, LOADED, Load, Order, Ready, RoleSpec, Spec, VERSION};
-use crate::console::note;
 use crate::parent;
+use xsched_console::note;
 
 /// For how long loading models may take, and stand-ins.
 const LOADING: Duration = Duration::from_secs(300);
@@ -127,7 +127,7 @@ impl<'s> Starter<'s> {
         let file = match (self.hal, process.program) {
             (Hal::Host, _) => {
                 let mut all = vec![own()?];
-                all.extend(["lab", "stand-in"].map(PathBuf::from));
+                all.push("stand-in".into());
                 all.push(spec.to_owned());
                 all.extend(parent::arguments().map(PathBuf::from));
                 return Ok(all);
@@ -135,7 +135,7 @@ impl<'s> Starter<'s> {
             (_, Program::Triton) => "triton_server.py",
             (_, Program::Roles | Program::Script) => "roles.py",
         };
-        let program = place::find(file).ok_or_else(|| {
+        let program = program_files::find(file).ok_or_else(|| {
             ProgramError::Missing(format!("lab/programs/{file} is not beside this program"))
         })?;
         Ok(vec![self.python.clone(), program, spec.to_owned()])
@@ -153,7 +153,7 @@ impl<'s> Starter<'s> {
         let is_scheduled = cell.way.is_scheduled() && self.hal != Hal::Host;
         let mut words: Vec<PathBuf> = Vec::new();
         if is_scheduled && self.instead.is_none() {
-            words.push(own()?);
+            words.push(program_files::program("xsched").map_err(ProgramError::Missing)?);
             words.push("run".into());
             words.extend(run_options(cell, process).into_iter().map(PathBuf::from));
             words.push("--".into());
@@ -173,9 +173,6 @@ impl<'s> Starter<'s> {
 
     /// Starts what the cell needs. Programs that wait at steps are started as well, and do not use
     /// the device before [`Prepared::load`].
-    ///
-    /// # Errors
-    /// If something is missing or does not start.
     pub(crate) fn prepare<'a>(
         &'a self,
         cell: &CellPlan,
@@ -210,9 +207,6 @@ impl<'a> Prepared<'a> {
     }
 
     /// Waits until the programs that are started have imported what they need.
-    ///
-    /// # Errors
-    /// If one does not, with the reason.
     pub(crate) fn imported(&mut self) -> Result<(), ProgramError> {
         if !self.has_imported {
             self.each(|program, starter| program.step(IMPORTED, starter.loading, starter.stop))?;
@@ -223,9 +217,6 @@ impl<'a> Prepared<'a> {
 
     /// Has the programs load; with `measure` they say what their kernels take once they are ready,
     /// of several with the same works the first.
-    ///
-    /// # Errors
-    /// If one does not come so far, with the reason.
     pub(crate) fn load(&mut self, measure: bool) -> Result<(), ProgramError> {
         self.imported()?;
         for (number, program) in self.programs.iter_mut().enumerate() {
@@ -244,9 +235,6 @@ impl<'a> Prepared<'a> {
 
     /// Waits until all programs are ready. They measure what they need alone one after the other;
     /// those that do not wait at steps do so alone where no other way is measured.
-    ///
-    /// # Errors
-    /// If one does not become ready. All are ended then.
     pub(crate) fn ready(mut self) -> Result<Session<'a>, ProgramError> {
         let mut ready = Ready { ready: true, ..Ready::default() };
         let (loading, stop) = (self.starter.loading, self.starter.stop);
@@ -284,9 +272,6 @@ impl<'a> Prepared<'a> {
 
 impl Session<'_> {
     /// Has roles work with these loads for so long. The beginning does not count.
-    ///
-    /// # Errors
-    /// If a program fails, or its answer makes no sense.
     pub(crate) fn phase(
         &mut self,
         (seconds, settle_seconds, part): (f64, f64, u32),

@@ -20,27 +20,24 @@ const BYTES: usize = 1 << 20;
 
 /// What a call took.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct First {
+pub(crate) struct First {
     /// Which call.
-    pub call: String,
+    pub(crate) call: String,
     /// Whether a stream was held meanwhile.
-    pub held: bool,
+    pub(crate) held: bool,
     /// How long it took, where it did not wait for that stream.
-    pub time: Quantiles,
+    pub(crate) time: Quantiles,
     /// Each of these, in nanoseconds.
-    pub series_ns: Vec<u64>,
+    pub(crate) series_ns: Vec<u64>,
     /// Calls that did not return before the stream was let go.
-    pub blocked: u32,
+    pub(crate) blocked: u32,
     /// Why it could not be done, if so.
-    pub error: Option<String>,
+    pub(crate) error: Option<String>,
 }
 
 type Call = Arc<dyn Fn() -> Result<(), LabError> + Send + Sync>;
 
 /// Takes the time of each call so many times, while a stream is not held and while it is.
-///
-/// # Errors
-/// If a call hangs even when nothing is held.
 pub(super) fn measure(hip: &Hip, times: u32, rows: &mut Vec<First>) -> Result<(), LabError> {
     let api = hip.api();
     let stream = |ring| BareStream::new(api, ring).map_err(LabError::new);

@@ -22,9 +22,9 @@ use crate::kernels::{BareStream, PlacedWord};
 use crate::pace::Pace;
 use crate::stats::ns_of;
 
-pub use firsts::First;
-pub use rings::{Pair, Rings, Stream};
-pub use words::{Row, Trial};
+pub(crate) use firsts::First;
+pub(crate) use rings::{Rings, Stream};
+pub(crate) use words::Row;
 
 /// Who waits longer while a stream is held waits for that stream.
 const BLOCKED: Duration = Duration::from_millis(300);
@@ -35,44 +35,41 @@ const POLL_DELAY: Duration = Duration::from_micros(10);
 
 /// What is run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Plan {
+pub(crate) struct Plan {
     /// Trials for each place.
-    pub trials: u32,
+    pub(crate) trials: u32,
     /// Calls of each kind, while a stream is open and while it is held.
-    pub calls: u32,
+    pub(crate) calls: u32,
     /// Streams of normal priority. The runtime gives them 4 rings unless it is told otherwise.
-    pub shared: u32,
+    pub(crate) shared: u32,
     /// Streams with rings of their own.
-    pub own: u32,
+    pub(crate) own: u32,
 }
 
 /// What came out.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Results {
+pub(crate) struct Results {
     /// On what.
-    pub device: Described,
+    pub(crate) device: Described,
     /// What was run.
-    pub plan: Plan,
+    pub(crate) plan: Plan,
     /// What the runtime makes of a wait for a word.
-    pub lowering: String,
+    pub(crate) lowering: String,
     /// Waits for words in each place.
-    pub words: Vec<Row>,
+    pub(crate) words: Vec<Row>,
     /// Calls while a stream is held.
-    pub firsts: Vec<First>,
+    pub(crate) firsts: Vec<First>,
     /// Which stream holds which.
-    pub rings: Option<Rings>,
+    pub(crate) rings: Option<Rings>,
     /// What was not done, and why.
-    pub left_out: Vec<(String, String)>,
+    pub(crate) left_out: Vec<(String, String)>,
     /// Why not everything was done, if so: a stream that could not be let go keeps all others
     /// waiting.
-    pub stopped: Option<String>,
+    pub(crate) stopped: Option<String>,
 }
 
 /// Runs all parts. `pace` is told the share that is done.
-///
-/// # Errors
-/// If streams cannot wait here, or the device refuses what all parts need.
-pub fn run(
+pub(crate) fn run(
     hip: &Hip,
     below: &DriverAccess,
     plan: &Plan,

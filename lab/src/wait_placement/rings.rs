@@ -16,48 +16,47 @@ use crate::stats::ns_of;
 
 /// A stream.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Stream {
+pub(crate) struct Stream {
     /// A name for it.
-    pub name: String,
+    pub(crate) name: String,
     /// How it was made: `own`, `shared` or `default`.
-    pub ring: String,
+    pub(crate) ring: String,
     /// The queue of the driver's that was made for it.
-    pub queue: Option<u32>,
+    pub(crate) queue: Option<u32>,
     /// Why that is not known, or why there is none.
-    pub no_queue: Option<String>,
+    pub(crate) no_queue: Option<String>,
 }
 
 /// A stream that is held, and another in which a kernel is launched.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Pair {
+pub(crate) struct Pair {
     /// How it is held: `gate`, or the driver's mechanism.
-    pub by: String,
+    pub(crate) by: String,
     /// The one that is held, by its place in the list.
-    pub held: usize,
+    pub(crate) held: usize,
     /// The other.
-    pub other: usize,
+    pub(crate) other: usize,
     /// How long the other's kernel took, in nanoseconds; `None` if it did not run before the hold's
     /// end.
-    pub took_ns: Option<u64>,
+    pub(crate) took_ns: Option<u64>,
     /// Whether the stream that was to be held was.
-    pub was_held: bool,
+    pub(crate) was_held: bool,
 }
 
 /// What came out.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Rings {
+pub(crate) struct Rings {
     /// The streams, in the order in which they were made.
-    pub streams: Vec<Stream>,
+    pub(crate) streams: Vec<Stream>,
     /// Every stream with every other.
-    pub pairs: Vec<Pair>,
+    pub(crate) pairs: Vec<Pair>,
     /// Why no stream was held by the driver, if so.
-    pub not_by_the_driver: Option<String>,
+    pub(crate) not_by_the_driver: Option<String>,
 }
 
 impl Rings {
     /// Streams that stand still when another one is held, both by name, and how that is held.
-    #[must_use]
-    pub fn stopped(&self) -> Vec<(&str, &str, &str)> {
+    pub(crate) fn stopped(&self) -> Vec<(&str, &str, &str)> {
         let name = |place: usize| self.streams.get(place).map_or("", |stream| &stream.name);
         let stopped = self.pairs.iter().filter(|pair| pair.took_ns.is_none());
         stopped.map(|pair| (name(pair.held), name(pair.other), &*pair.by)).collect()
@@ -66,8 +65,7 @@ impl Rings {
     /// Whether streams with rings of their own neither stop others nor are stopped by them, except
     /// the default stream, which waits for them whatever ring it is in. `None` without such
     /// streams, or without others.
-    #[must_use]
-    pub fn own_is_own(&self) -> Option<bool> {
+    pub(crate) fn own_is_own(&self) -> Option<bool> {
         let ring = |place: usize| self.streams.get(place).map_or("", |stream| &*stream.ring);
         let (own, default) = (Ring::Own.name(), Ring::Default.name());
         let matters = |pair: &&Pair| {
@@ -89,9 +87,6 @@ struct Made {
 }
 
 /// Makes the streams, and holds each beside every other.
-///
-/// # Errors
-/// If the device refuses, or a stream cannot be let go.
 pub(super) fn measure(hip: &Hip, below: &DriverAccess, plan: &Plan) -> Result<Rings, LabError> {
     let api = hip.api();
     let mut all = Vec::new();

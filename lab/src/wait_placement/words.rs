@@ -22,48 +22,45 @@ const SEED: u64 = 1;
 
 /// The moments of one wait, in nanoseconds from the beginning of its place.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Trial {
+pub(crate) struct Trial {
     /// When the word was 1 and the wait and the kernel behind it were launched.
-    pub launched_ns: u64,
+    pub(crate) launched_ns: u64,
     /// Before the word was written again.
-    pub open_ns: u64,
+    pub(crate) open_ns: u64,
     /// After that call.
-    pub opened_ns: u64,
+    pub(crate) opened_ns: u64,
     /// The first instruction behind the wait.
-    pub first_ns: u64,
+    pub(crate) first_ns: u64,
     /// By how much that may be off.
-    pub unsure_ns: u64,
+    pub(crate) unsure_ns: u64,
     /// When the host saw that it had run.
-    pub seen_ns: u64,
+    pub(crate) seen_ns: u64,
     /// Whether it ran though the word was not 0.
-    pub passed: bool,
+    pub(crate) passed: bool,
 }
 
 /// What came out for a place.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Row {
+pub(crate) struct Row {
     /// Which.
-    pub place: String,
+    pub(crate) place: String,
     /// Who writes the word: the host, or a stream.
-    pub written_by: String,
+    pub(crate) written_by: String,
     /// From the write to the first instruction behind the wait.
-    pub latency: Quantiles,
+    pub(crate) latency: Quantiles,
     /// From the write until the host saw it.
-    pub seen: Quantiles,
+    pub(crate) seen: Quantiles,
     /// By how much the device's moments may be off, in microseconds.
-    pub unsure_us: f64,
+    pub(crate) unsure_us: f64,
     /// Waits that ended though the word was not 0.
-    pub passed: u32,
+    pub(crate) passed: u32,
     /// Every trial.
-    pub trials: Vec<Trial>,
+    pub(crate) trials: Vec<Trial>,
     /// Why it cannot be used, or not for all trials, if so.
-    pub error: Option<String>,
+    pub(crate) error: Option<String>,
 }
 
 /// Measures all places.
-///
-/// # Errors
-/// If a stream cannot be let go, which ends everything. What cannot be had is in its row.
 pub(super) fn measure(
     hip: &Hip,
     trials: u32,

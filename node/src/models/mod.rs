@@ -1,7 +1,7 @@
 //! Loom models of what a process and the daemon share. `cargo xtask loom` runs them;
-//! `docs/src/reference/models.md` lists them.
+//! `cargo xtask loom --list` lists them.
 
-mod follow;
+mod handshake;
 #[path = "../../../runtime/src/models/harness.rs"]
 mod harness;
-mod load;
+mod wakeup;

@@ -56,7 +56,7 @@ impl Rig {
         if let Some(hint) = hint {
             assert!(scheduler.hint_policy(hint));
         }
-        let every = scheduler.policy().progress_every().unwrap_or(Duration::from_ms(1));
+        let every = scheduler.policy().needs().progress_every.unwrap_or(Duration::from_ms(1));
         Self { scheduler, queues: Vec::new(), now: Instant::from_ns(1_000), every }
     }
 

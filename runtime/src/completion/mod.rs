@@ -7,10 +7,11 @@ mod waiters;
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
+use xsched_core::hal::Kept;
 use xsched_core::id::CmdId;
 
+use crate::backoff::Backoff;
 use crate::error::WaitError;
-use crate::sync::bound;
 
 pub(crate) use parker::Parker;
 pub(crate) use waiters::{Notify, WaiterId, Waiters};
@@ -18,7 +19,7 @@ pub(crate) use waiters::{Notify, WaiterId, Waiters};
 /// How a wait ends.
 pub(crate) type Outcome = Result<(), WaitError>;
 
-/// What a wait is for.
+/// Aim of a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Until {
     /// The end of a command: it has retired, or has failed and will retire in its turn.
@@ -38,8 +39,11 @@ pub(crate) enum Until {
 /// A wait that is registered keeps its outcome: the queue may forget the command afterwards. So
 /// each call says under which number it is registered, if it is.
 pub(crate) trait Awaited: Send + Sync {
-    /// Whether the calling thread is less urgent than the threads of the runtime.
+    /// True if the calling thread is less urgent than the threads of the runtime.
     fn is_outranked(&self) -> bool;
+    /// What a command of the calling thread keeps the queue from. By then what other threads have
+    /// seen of completions is known.
+    fn kept_by_caller(&self) -> Kept;
     /// Makes sure that the completion will be seen; the outcome if it is there already.
     fn request_completion(&self, until: Until, id: Option<WaiterId>) -> Option<Outcome>;
     /// Looks for completions; the outcome if it is there now.
@@ -58,9 +62,6 @@ pub(crate) trait Awaited: Send + Sync {
     fn unregister(&self, until: Until, id: WaiterId);
 }
 
-/// Times that a waiter looks for its completion before it sleeps.
-const LOOKS: u32 = bound(256, 1);
-
 /// Waits on the caller's thread.
 pub(crate) fn wait_until(
     queue: &(impl Awaited + ?Sized),
@@ -71,9 +72,30 @@ pub(crate) fn wait_until(
 }
 
 /// Waits on the caller's thread, which is in line, until a place in the ring is kept for it.
-pub(crate) fn wait_for_room(queue: &(impl Awaited + ?Sized), line: &mut Option<WaiterId>) {
-    // Without a deadline it cannot fail.
-    let _ = wait(queue, Until::Room, line, None);
+///
+/// # Errors
+/// [`WaitError::InCommand`]; the thread has left the line.
+pub(crate) fn wait_for_room(
+    queue: &(impl Awaited + ?Sized),
+    line: &mut Option<WaiterId>,
+) -> Outcome {
+    let outcome = wait(queue, Until::Room, line, None);
+    if outcome.is_err()
+        && let Some(id) = line.take()
+    {
+        queue.unregister(Until::Room, id);
+    }
+    outcome
+}
+
+/// The end of a wait in a command that the wait would be for.
+fn refused(queue: &(impl Awaited + ?Sized), until: Until, id: Option<WaiterId>) -> Option<Outcome> {
+    // A turn to launch comes while commands run.
+    if matches!(until, Until::Turn(_)) || queue.kept_by_caller() == Kept::FromNothing {
+        return None;
+    }
+    let known = queue.poll(until, id).or_else(|| queue.request_completion(until, id));
+    Some(known.unwrap_or(Err(WaitError::InCommand)))
 }
 
 fn wait(
@@ -89,19 +111,28 @@ fn wait(
 }
 
 /// Waits on the caller's thread, which is to launch this command, until that may be, or the command
-/// is over.
-pub(crate) fn wait_for_turn(queue: &(impl Awaited + ?Sized), cmd: CmdId) {
-    // Without a deadline it cannot fail.
-    let _ = wait(queue, Until::Turn(cmd), &mut None, None);
+/// is over; false if neither is so after this time.
+pub(crate) fn wait_for_turn(
+    queue: &(impl Awaited + ?Sized),
+    cmd: CmdId,
+    patience: Duration,
+) -> bool {
+    // In models no time passes.
+    let passes = !cfg!(all(test, loom));
+    let deadline = Instant::now().checked_add(patience).filter(|_| passes);
+    wait(queue, Until::Turn(cmd), &mut None, deadline).is_ok()
 }
 
-/// The same after the completion has been requested.
+/// Waits as [`wait_until`] does, after the completion has been requested.
 pub(crate) fn wait_requested(
     queue: &(impl Awaited + ?Sized),
     until: Until,
     id: &mut Option<WaiterId>,
     deadline: Option<Instant>,
 ) -> Outcome {
+    if let Some(outcome) = refused(queue, until, *id) {
+        return outcome;
+    }
     if queue.is_outranked() {
         return wait_for_reaper(queue, until, id, deadline);
     }
@@ -173,13 +204,13 @@ pub(crate) fn wait_for_reaper(
 
 /// Looks for a moment.
 fn look(queue: &(impl Awaited + ?Sized), until: Until, id: Option<WaiterId>) -> Option<Outcome> {
-    (0..LOOKS).find_map(|_| {
+    let mut backoff = Backoff::default();
+    loop {
         let outcome = queue.poll(until, id);
-        if outcome.is_none() {
-            std::hint::spin_loop();
+        if outcome.is_some() || !backoff.spin() {
+            return outcome;
         }
-        outcome
-    })
+    }
 }
 
 /// Has `notify` notified when it is so; the outcome if it is there already.

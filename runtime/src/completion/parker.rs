@@ -51,7 +51,7 @@ impl Parker {
         PARKER.try_with(Rc::clone).unwrap_or_else(|_| Rc::new(Self::new()))
     }
 
-    /// What wakes this thread.
+    /// Waker of this thread.
     pub(crate) const fn waker(&self) -> &Waker {
         &self.waker
     }

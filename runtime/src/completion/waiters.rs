@@ -148,7 +148,7 @@ impl Waiters {
         self.first = self.commands.first_key_value().map_or(u64::MAX, |((n, _), _)| *n);
     }
 
-    /// Whether the waiter is registered and its wait is not over.
+    /// True if the waiter is registered and its wait is not over.
     #[cfg(all(test, not(loom)))]
     fn is_open(&self, until: Until, id: WaiterId) -> bool {
         match until {
@@ -165,7 +165,7 @@ impl Waiters {
         self.ended.get(&id).copied()
     }
 
-    /// Whether a thread, a task or a callback is to be notified.
+    /// True if a thread, a task or a callback is to be notified.
     pub(crate) const fn is_awaited(&self) -> bool {
         self.active > 0
     }
@@ -226,7 +226,7 @@ impl Waiters {
         }
     }
 
-    /// Whether one of the free places is kept for no waiter.
+    /// True if one of the free places is kept for no waiter.
     #[inline]
     pub(crate) fn leave_room(&self, free: u64) -> bool {
         self.room.is_empty() && free > self.places_kept
@@ -242,7 +242,7 @@ impl Waiters {
         }
     }
 
-    /// Whether a waiter is to be notified.
+    /// True if a waiter is to be notified.
     #[inline]
     pub(crate) fn has_due(&self) -> bool {
         !self.due.is_empty()

@@ -12,7 +12,17 @@ use xsched_core::time::Duration;
 
 use crate::sync::{Condvar, Mutex, MutexGuard};
 
-/// What the device knows.
+/// Events that must not happen, as a thread was told that the queue is held at Lv2.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Forbidden {
+    #[default]
+    Nothing,
+    Starts,
+    /// Starts and launches: the thread was told while nothing was in a launch.
+    Launches,
+}
+
+/// State of the device.
 #[derive(Debug, Default)]
 pub(super) struct Ledger {
     /// The names of the commands that were launched, in order.
@@ -23,10 +33,7 @@ pub(super) struct Ledger {
     pub(super) completed: u64,
     reported: u64,
     deactivated: bool,
-    /// A thread was told that the queue is held at Lv2: nothing starts.
-    held: bool,
-    /// A thread was told so while nothing was in a launch: nothing is launched.
-    shut: bool,
+    forbidden: Forbidden,
     waker: Option<Waker>,
     /// Names of commands, and the threads that are to launch them.
     expected: Vec<(u64, loom::thread::ThreadId)>,
@@ -54,9 +61,9 @@ pub(super) struct Board {
     changed: Condvar,
     /// Commands that may be in flight.
     window: u64,
-    /// It does not notify: its completions must be looked for.
+    /// Notifies no thread: its completions must be looked for.
     silent: bool,
-    /// Its steps wait for a commit.
+    /// Stages steps, which wait for a commit.
     stages: bool,
 }
 
@@ -96,20 +103,19 @@ impl Board {
         self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Has the device complain if anything starts from now on, or is launched.
-    pub(super) fn watch(&self, held: bool, shut: bool) {
-        let mut ledger = self.lock();
-        (ledger.held, ledger.shut) = (held, shut);
+    /// Has the device complain of this from now on.
+    pub(super) fn forbid(&self, forbidden: Forbidden) {
+        self.lock().forbidden = forbidden;
     }
 
-    /// The device's thread: completes so many commands, each as soon as it may.
+    /// The device's thread: completes this number of commands, each as soon as it may.
     pub(super) fn complete(&self, commands: u64) {
         for _ in 0..commands {
             let mut ledger = self.lock();
             while ledger.deactivated || ledger.launched.len() as u64 == ledger.started {
                 ledger = self.changed.wait(ledger).unwrap_or_else(PoisonError::into_inner);
             }
-            assert!(!ledger.held, "a command started on a held queue");
+            assert!(ledger.forbidden < Forbidden::Starts, "a command started on a held queue");
             ledger.started += 1;
             ledger.completed += 1;
             let waker = ledger.alarm();
@@ -129,7 +135,7 @@ impl Board {
         self.lock().launched.contains(&name)
     }
 
-    /// Whether what was submitted under these numbers was launched, each once and in its turn.
+    /// True if what was submitted under these numbers was launched, each once and in its turn.
     pub(super) fn assert_launched(&self, mut submitted: Vec<(CmdId, u64)>) {
         submitted.sort_unstable();
         let numbers: Vec<u64> = submitted.iter().map(|(cmd, _)| cmd.0).collect();
@@ -160,13 +166,13 @@ impl ErrorType for Preempter {
 }
 
 impl Submit for Launcher {
-    /// What the submitter calls it.
+    /// Name that the submitter gave it.
     type Payload = u64;
 
     fn launch(&mut self, cmd: CmdId, name: &u64, fence: bool) -> Result<(), Fault> {
         let mut ledger = self.0.lock();
         assert_eq!(ledger.launched.len() as u64, cmd.0, "launched out of turn");
-        assert!(!ledger.shut, "launched on a held queue");
+        assert!(ledger.forbidden < Forbidden::Launches, "launched on a held queue");
         let launcher = loom::thread::current().id();
         let is_wrong = |&(of, thread)| of == *name && thread != launcher;
         assert!(!ledger.expected.iter().any(is_wrong), "launched by another thread");

@@ -74,7 +74,7 @@ fn silent_twice_in_a_round() {
         bench.scheduler.notify(ID);
         let handle = Arc::clone(&bench.scheduler);
         let scheduler = start(move || {
-            handle.wait(&mut None);
+            handle.wait();
             let _ = handle.deliver(ID, HOLD);
         });
         let handle = Arc::clone(&bench.scheduler);

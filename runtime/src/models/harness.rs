@@ -17,12 +17,12 @@ pub(crate) fn join(thread: loom::thread::JoinHandle<()>) {
     thread.join().expect("a thread of the model ended well");
 }
 
-/// Whether there is time for more than CI has.
+/// True if there is time for more than CI has.
 pub(crate) fn long() -> bool {
     std::env::var_os("XSCHED_LOOM_LONG").is_some()
 }
 
-/// Runs the model in every order in which no more than so many times a thread is interrupted by
+/// Runs the model in every order with at most this number of times that a thread is interrupted by
 /// another one (one more if there is time). Where a thread waits, all others are tried always.
 pub(crate) fn explore(
     name: &'static str,

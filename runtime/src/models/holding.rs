@@ -3,6 +3,7 @@
 use xsched_core::level::Level;
 use xsched_core::message::{HoldState, Order};
 
+use super::board::Forbidden;
 use super::{Bench, explore, join, start};
 use crate::completion::{Awaited, Until};
 use crate::queue::Api;
@@ -27,9 +28,13 @@ fn two_holds() {
         let report = bench.queue.snapshot().report;
         let held = matches!(report.hold, HoldState::Held(_));
         // With nothing in flight, nothing is being launched either.
-        bench.board.watch(held, held && report.launched == report.retired);
+        bench.board.forbid(match held {
+            false => Forbidden::Nothing,
+            true if report.launched == report.retired => Forbidden::Launches,
+            true => Forbidden::Starts,
+        });
         join(submitter);
-        bench.board.watch(false, false);
+        bench.board.forbid(Forbidden::Nothing);
         bench.queue.resume(false);
         join(scheduler);
         bench.workers.stop();
@@ -71,5 +76,25 @@ fn from_above() {
         assert_eq!((report.retired, report.hold), (1, HoldState::Running));
         bench.assert_launched();
         bench.end_without_reaper();
+    });
+}
+
+/// The ring grows under commands that a hold keeps in it, while another thread ends the hold: each
+/// is launched once and in order.
+#[test]
+fn a_ring_grows_while_it_is_held() {
+    explore("holding::a_ring_grows_while_it_is_held", 2, || {
+        let bench = Bench::new(4);
+        bench.queue.suspend(Level::Block);
+        bench.submit(0);
+        let other = bench.clone();
+        let user = start(move || other.queue.resume(false));
+        for name in 1..4 {
+            bench.submit(name);
+        }
+        join(user);
+        bench.end_without_reaper();
+        while pump_round(bench.workers.pump_list(), &mut Vec::new()) {}
+        bench.assert_launched();
     });
 }

@@ -1,4 +1,4 @@
-//! What queues and handles send to the scheduler.
+//! Reports and requests of queues and handles to the scheduler.
 
 use std::sync::Arc;
 
@@ -12,17 +12,11 @@ use crate::completion::{Awaited, Until};
 use crate::scheduler::{IsolatedPolicy, Scheduler, SchedulerHandle};
 
 /// Lets every queue run.
-struct Free {
-    quick: bool,
-}
+struct Free;
 
 impl Policy for Free {
     fn name(&self) -> &'static str {
         "free"
-    }
-
-    fn is_quick(&self) -> bool {
-        self.quick
     }
 
     fn decide(&mut self, _: Instant, _: Changed<'_>, _: &QueueTable<'_>, _: &mut Decisions<'_>) {}
@@ -36,17 +30,17 @@ impl Policy for Timed {
         "timed"
     }
 
-    fn is_quick(&self) -> bool {
-        true
-    }
-
     fn decide(&mut self, _: Instant, _: Changed<'_>, _: &QueueTable<'_>, out: &mut Decisions<'_>) {
         out.wake_at(Instant::from_ns(100));
     }
 }
 
-fn scheduler(handle: &Arc<SchedulerHandle>, policy: impl Policy + Send + 'static) -> Scheduler {
-    let policy = IsolatedPolicy::new(policy, Arc::clone(handle) as _, true);
+fn scheduler(
+    handle: &Arc<SchedulerHandle>,
+    policy: impl Policy + Send + 'static,
+    is_trusted: bool,
+) -> Scheduler {
+    let policy = IsolatedPolicy::new(policy, Arc::clone(handle) as _, is_trusted);
     let machine = Machine::new(policy, Heap::new(1, 1, 1));
     let mut scheduler = Recorded::new(machine);
     let id = scheduler.attach(Instant::from_ns(1), Attach::default()).expect("there is room");
@@ -56,19 +50,18 @@ fn scheduler(handle: &Arc<SchedulerHandle>, policy: impl Policy + Send + 'static
 
 /// A scheduler with one queue, that lets it run.
 pub(super) fn free(handle: &Arc<SchedulerHandle>) -> Scheduler {
-    scheduler(handle, Free { quick: false })
+    scheduler(handle, Free, false)
 }
 
 /// The scheduler ends up knowing what has become of a queue, each question is answered, and it
 /// ends when it is told to.
-fn mail(quick: bool) {
+fn mail(is_trusted: bool) {
     let bench = Bench::new(1);
     bench.scheduler.register(ID, Arc::clone(&bench.queue) as _);
-    bench.scheduler.begin_rounds(scheduler(&bench.scheduler, Free { quick }));
+    bench.scheduler.begin_rounds(scheduler(&bench.scheduler, Free, is_trusted));
     let handle = Arc::clone(&bench.scheduler);
     let scheduler = start(move || {
-        let mut slept = None;
-        while handle.serve(&mut slept) {}
+        while handle.serve() {}
         drop(handle.end_rounds());
     });
     let handle = Arc::clone(&bench.scheduler);
@@ -111,11 +104,10 @@ fn no_timer_is_lost() {
     explore("mailbox::no_timer_is_lost", 3, || {
         let bench = Bench::new(1);
         bench.scheduler.register(ID, Arc::clone(&bench.queue) as _);
-        bench.scheduler.begin_rounds(scheduler(&bench.scheduler, Timed));
+        bench.scheduler.begin_rounds(scheduler(&bench.scheduler, Timed, true));
         let handle = Arc::clone(&bench.scheduler);
         let scheduler = start(move || {
-            let mut slept = None;
-            while handle.serve(&mut slept) {}
+            while handle.serve() {}
             drop(handle.end_rounds());
         });
         let cmd = bench.submit(0);

@@ -1,19 +1,19 @@
 //! Loom models of what the runtime's workers share. They run the code of the runtime itself, on a
 //! device made of a lock and a condition, in every order of steps that a bound on preemptions
-//! allows. `cargo xtask loom` runs them; `docs/src/reference/models.md` lists them.
+//! allows. `cargo xtask loom` runs them; `cargo xtask loom --list` lists them.
 //!
 //! Each model has mutants: deliberate defects in the code, that it must notice. They are in
 //! `testkit/mutants/runtime.toml`; `cargo xtask mutants` applies them to a copy.
 
 mod baton;
+mod begun;
 mod board;
 mod commit;
 mod fail_open;
 mod harness;
-mod here;
 mod holding;
-mod launcher;
 mod mailbox;
+mod pump;
 mod question;
 mod reaper;
 mod recorder;
@@ -26,14 +26,14 @@ use std::time::Duration;
 
 use xsched_core::id::{CmdId, QueueId};
 use xsched_core::level::{Caps, Level};
-use xsched_core::queue::{Queue, QueueConfig};
+use xsched_core::queue::QueueConfig;
 use xsched_core::window::WindowConfig;
 
-use crate::queue::{Api, QueueParams, SharedQueue};
+use crate::queue::{Api, MachineParams, QueueParams, SharedQueue};
 use crate::scheduler::{ScheduledQueue, SchedulerHandle};
 use crate::stats::Label;
 use crate::sync::mpsc;
-use crate::workers::{LauncherThread, Reaper, SharedLauncher, Workers, commit_round, pump_round};
+use crate::workers::{OwnPump, Reaper, Workers, commit_round, pump_round};
 
 use board::{Board, Launcher, Preempter, Retirer};
 use harness::{explore, join, long, start};
@@ -41,7 +41,7 @@ use harness::{explore, join, long, start};
 /// The queue that the models are about.
 type Subject = SharedQueue<Launcher, Retirer, Preempter>;
 
-/// What would end the watchdog's thread.
+/// Sender whose end would end the watchdog's thread.
 fn watchdog() -> mpsc::Sender<()> {
     mpsc::channel().0
 }
@@ -68,40 +68,13 @@ impl Bench {
 
     /// A queue on this device, with a lease.
     fn with(board: Board, lease: Duration) -> Self {
-        Self::with_launcher(board, lease, None)
+        Self::with_own_pump(board, lease, None)
     }
 
-    /// The same, whose commands are launched by another thread than those that submit them.
-    fn with_launcher(board: Board, lease: Duration, launcher: Option<LauncherThread>) -> Self {
-        let workers = Arc::new(Workers::new(board.stages(), 0));
+    /// A queue as [`Bench::with`] makes it, whose commands its own pump launches, if it has one.
+    fn with_own_pump(board: Board, lease: Duration, own_pump: Option<OwnPump>) -> Self {
+        let workers = Arc::new(Workers::new(board.stages()));
         let handle = Arc::new(SchedulerHandle::new(lease, watchdog()));
-        Self::of(ID, board, handle, workers, launcher)
-    }
-
-    /// A queue with a shared launcher thread, which takes what a submitter hands over.
-    fn shared(id: QueueId, threshold: u32) -> (Self, Arc<SharedLauncher>) {
-        let workers = Arc::new(Workers::new(false, 1));
-        let handle = Arc::new(SchedulerHandle::new(Duration::from_secs(1), watchdog()));
-        let launcher = workers.launcher_for(id).expect("there is one");
-        launcher.open();
-        let board = Board::new(u64::from(threshold), false);
-        (Self::of(id, board, handle, workers, None), launcher)
-    }
-
-    /// Another queue of the same device.
-    fn beside(&self, id: QueueId) -> Self {
-        let board = Board::new(self.board.window(), false);
-        let (handle, workers) = (Arc::clone(&self.scheduler), Arc::clone(&self.workers));
-        Self::of(id, board, handle, workers, None)
-    }
-
-    fn of(
-        id: QueueId,
-        board: Board,
-        handle: Arc<SchedulerHandle>,
-        workers: Arc<Workers>,
-        launcher: Option<LauncherThread>,
-    ) -> Self {
         let board = Arc::new(board);
         let threshold = u32::try_from(board.window()).expect("windows are small");
         let (submit, retire, preempt) = Board::halves(&board);
@@ -109,21 +82,17 @@ impl Bench {
         let window = WindowConfig::fixed(threshold, 1);
         let caps = Caps::up_to(level, 64);
         let machine_config = QueueConfig { window, level, ..QueueConfig::default() };
-        let slots = vec![Default::default(); 4].into_boxed_slice();
         let queue = SharedQueue::new(QueueParams {
-            id,
+            id: ID,
             label: Label { name: None, device: "board-0".into() },
-            caps,
-            machine: Queue::new(slots, machine_config, caps),
+            machine: MachineParams { config: machine_config, caps, capacity: 4 },
             submit,
             retire,
             preempt,
             scheduler: Arc::clone(&handle),
             workers: Arc::clone(&workers),
             watch: None,
-            capacity: 4,
-            shared_launcher: workers.launcher_for(id),
-            launcher,
+            own_pump,
         });
         Self { queue, board, scheduler: handle, workers, submitted: Arc::default() }
     }
@@ -135,12 +104,12 @@ impl Bench {
         cmd
     }
 
-    /// What was submitted, with names.
+    /// Commands submitted, with names.
     fn submitted(&self) -> Vec<(CmdId, u64)> {
         self.submitted.lock().expect("no thread panics").clone()
     }
 
-    /// Whether everything was launched, each command once and in its turn.
+    /// True if everything was launched, each command once and in its turn.
     fn assert_launched(&self) {
         self.board.assert_launched(self.submitted());
     }

@@ -20,8 +20,7 @@ fn a_question_that_is_withdrawn() {
         bench.scheduler.begin_rounds(super::mailbox::free(&bench.scheduler));
         let handle = Arc::clone(&bench.scheduler);
         let scheduler = start(move || {
-            let mut slept = None;
-            while handle.serve(&mut slept) {}
+            while handle.serve() {}
             drop(handle.end_rounds());
         });
         let effect = Arc::new(AtomicI32::new(0));

@@ -15,7 +15,7 @@ fn a_future_is_woken() {
     });
 }
 
-/// The same on a device that cannot notify: the reaper polls.
+/// A future on a device that cannot notify: the reaper polls.
 #[test]
 fn a_future_on_a_silent_device() {
     explore("reaper::a_future_on_a_silent_device", 3, || {

@@ -8,9 +8,9 @@ use xsched_core::record::{Body, Entry, HEADER_BYTES, Source};
 use xsched_core::time::Instant;
 
 use super::{ID, explore, join, start};
-use crate::record::{Shelf, Tape, write};
+use crate::record::{ChunkPool, RecordBuffer, write};
 
-/// Entries that each tape brings: more than a chunk of the model holds.
+/// Entries that each buffer brings: more than a chunk of the model holds.
 const EACH: u64 = 3;
 
 /// Reads the file, and returns how many entries it admits to lack. None may be missing else.
@@ -31,22 +31,23 @@ fn lost_by(mut file: &[u8], entries: u64) -> u64 {
     lost
 }
 
-/// Every entry is in the file or counted as lost, and the writer ends with the last tape.
+/// Every entry is in the file or counted as lost, and the writer ends with the last buffer.
 #[test]
 fn the_file_ends() {
     explore("recorder::the_file_ends", 3, || {
-        let shelf = Arc::new(Shelf::new());
-        let tapes: Vec<_> = (0..2)
+        let pool = Arc::new(ChunkPool::new());
+        let buffers: Vec<_> = (0..2)
             .map(|_| {
-                let mut tape = Tape::new(&shelf, Source::Queue, ID);
+                let mut buffer = RecordBuffer::new(&pool, Source::Queue, ID);
                 start(move || {
                     for n in 0..EACH {
-                        tape.note(Instant::from_ns(n), Body::Submit { cmd: CmdId(n), wait: None });
+                        buffer
+                            .note(Instant::from_ns(n), Body::Submit { cmd: CmdId(n), wait: None });
                     }
                 })
             })
             .collect();
-        let writer = Arc::clone(&shelf);
+        let writer = Arc::clone(&pool);
         let writer = start(move || {
             let mut file = Vec::new();
             let stats = write(&writer, &mut file).expect("memory can be written to");
@@ -54,8 +55,8 @@ fn the_file_ends() {
             assert_eq!(lost, stats.lost, "a loss is not in the file");
         });
         // No model lives that long.
-        shelf.close(Duration::from_secs(3_600));
-        tapes.into_iter().for_each(join);
+        pool.close(Duration::from_secs(3_600));
+        buffers.into_iter().for_each(join);
         join(writer);
     });
 }

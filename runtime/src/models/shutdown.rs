@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{Bench, explore, join, start, watchdog};
+use crate::completion::{Until, wait_until};
 use crate::error::Error;
 use crate::scheduler::{Mail, SchedulerHandle};
 
@@ -25,9 +26,28 @@ fn the_last_handle_goes() {
         assert!(handle.queue(super::ID).is_none(), "the register still has it");
         let mut mail = Mail::default();
         handle.stop();
-        handle.wait(&mut None);
+        handle.wait();
         handle.collect(&mut mail);
         assert_eq!(mail.requests.len(), 1, "requests to detach it");
+    });
+}
+
+/// The last handle goes after a wait, whose thread took the completion while the reaper rests with
+/// the queue: the reaper is told, and the queue ends.
+#[test]
+fn the_last_handle_goes_after_a_wait() {
+    explore("shutdown::the_last_handle_goes_after_a_wait", 2, || {
+        let bench = Bench::new(1);
+        let handle = Arc::clone(&bench.scheduler);
+        handle.register(super::ID, Arc::clone(&bench.queue) as _);
+        let device = bench.start_device(1);
+        let reaper = bench.start_reaper();
+        let cmd = bench.submit(0);
+        wait_until(&*bench.queue, Until::Ended(cmd), None).expect("it retires");
+        bench.close();
+        join(device);
+        join(reaper);
+        assert!(handle.queue(super::ID).is_none(), "the register still has it");
     });
 }
 
@@ -44,7 +64,7 @@ fn the_scheduler_ends_with_a_question_open() {
         });
         let ended = Arc::clone(&handle);
         let scheduler = start(move || {
-            ended.wait(&mut None);
+            ended.wait();
             ended.set_gone();
         });
         handle.stop();

@@ -83,7 +83,7 @@ fn room_goes_to_the_one_in_line() {
         let device = bench.start_device(1);
         let other = bench.clone();
         let passes = start(move || assert!(other.queue.submit(5, None).is_err()));
-        wait_for_room(&*bench.queue, &mut line);
+        assert!(wait_for_room(&*bench.queue, &mut line).is_ok(), "the queue was closed");
         assert!(bench.queue.submit(4, Some(&mut line)).is_ok(), "its place was kept");
         join(passes);
         join(device);

@@ -1,31 +1,32 @@
-//! What handles and the runtime's threads do with a queue, whatever its device.
+//! Operations of handles and of the runtime's threads on a queue, whatever its device.
 
 use std::sync::Arc;
 use std::task::Waker;
 use std::time::Duration;
 
 use xsched_core::fault::Fault;
-use xsched_core::hal::{Retire, Steps, Submit};
+use xsched_core::hal::{Kept, Retire, Steps, Submit};
 use xsched_core::id::{CmdId, EventRef, QueueId};
 use xsched_core::level::{Caps, Level};
 use xsched_core::message::{Order, Report};
 use xsched_core::queue::{LaunchBlock, Signal};
 use xsched_core::window::WindowConfig;
 
+use super::begun::Begun;
 use super::lifecycle::{Effect, Event};
 use super::quiet::Look;
 use super::shared::SharedQueue;
 use crate::clock::now;
 use crate::completion::{Awaited, Notify, Outcome, Until, WaiterId, wait_requested, wait_until};
 use crate::error::{Error, SubmitError};
-use crate::record::Tape;
+use crate::record::RecordBuffer;
 use crate::scheduler::{Admit, Busy, Deadline, ScheduledQueue};
 use crate::stats::{Label, Snapshot};
 use crate::sync::atomic::Ordering;
 use crate::sync::mpsc::Sender;
 use crate::workers::{Callback, Committer, DeviceQueue};
 
-/// What a handle does with its queue, whatever the device.
+/// Operations of a handle on its queue, whatever the device.
 pub(crate) trait Api<C>: Awaited + ScheduledQueue {
     fn id(&self) -> QueueId;
     fn caps(&self) -> Caps;
@@ -36,13 +37,16 @@ pub(crate) trait Api<C>: Awaited + ScheduledQueue {
         command: C,
         line: Option<&mut Option<WaiterId>>,
     ) -> Result<CmdId, SubmitError<C>>;
-    /// Takes a command, and launches it on the calling thread when it is its turn, or learns that
-    /// it is over.
-    fn launch_here(
+    /// Takes a command, and returns when the calling thread is to launch it, or it is over.
+    fn begin_launch(
         &self,
         command: C,
         line: Option<&mut Option<WaiterId>>,
-    ) -> Result<CmdId, SubmitError<C>>;
+    ) -> Result<Begun, SubmitError<C>>;
+    /// Ends a launch that this thread has begun; `launched`: the device took the command.
+    fn end_launch(&self, launched: bool);
+    /// See [`XQueue::seal`](super::XQueue::seal).
+    fn seal(&self) -> bool;
     fn callbacks(&self) -> Result<Sender<Callback>, Error>;
     fn cancel(&self, cmd: CmdId) -> bool;
     fn suspend(&self, level: Level);
@@ -52,7 +56,7 @@ pub(crate) trait Api<C>: Awaited + ScheduledQueue {
     fn set_window(&self, window: WindowConfig);
     fn set_level(&self, level: Level);
     fn level(&self) -> Level;
-    /// Whether nothing of the suspended queue runs.
+    /// True if nothing of the suspended queue runs.
     fn look_quiet(&self) -> Look;
 }
 
@@ -83,8 +87,8 @@ where
         self.leave_if_over()
     }
 
-    fn rest(&self, poll_delay: Duration, evict_idle: bool) -> Option<Duration> {
-        if self.is_stuck() { Some(poll_delay) } else { self.rest_for(poll_delay, evict_idle) }
+    fn rest(&self, poll_delay: Duration) -> Option<Duration> {
+        if self.is_stuck() { Some(poll_delay) } else { self.rest_for(poll_delay) }
     }
 
     fn pump(&self) {
@@ -93,7 +97,7 @@ where
             state.pump_asked = false;
             state = self.launch(state, now());
             // The pump has other queues to see to, and the reaper finds room in the window for it.
-            let waits = self.launcher.is_some()
+            let waits = self.own_pump.is_some()
                 && state.machine.can_launch() == Err(LaunchBlock::WindowFull);
             let oldest = CmdId(state.machine.retired());
             if waits {
@@ -107,9 +111,6 @@ where
             // It retires or the device is lost, whatever holds the queue meanwhile.
             let _ = wait_requested(self, Until::Retired(oldest), &mut None, None);
         }
-    }
-    fn launch_handed_over(&self) -> u32 {
-        self.launch_for_submitters()
     }
 }
 
@@ -199,6 +200,7 @@ where
         } else if !state.has_room(None) {
             Err(Error::QueueFull)
         } else if admit(next)? {
+            state.grow_if_full();
             state.machine.enqueue_wait(now(), event).map(Some).map_err(|_| Error::QueueFull)
         } else {
             Ok(None)
@@ -211,8 +213,8 @@ where
         cmd
     }
 
-    fn record(&self, tape: Option<Tape>) {
-        let old = self.lock().set_tape(tape);
+    fn record(&self, buffer: Option<RecordBuffer>) {
+        let old = self.lock().set_record_buffer(buffer);
         drop(old);
     }
 }
@@ -225,6 +227,14 @@ where
 {
     fn is_outranked(&self) -> bool {
         self.scheduler.outranks_this_thread()
+    }
+
+    fn kept_by_caller(&self) -> Kept {
+        if !R::RUNS_ON_THREADS {
+            return Kept::FromNothing;
+        }
+        // A thread that takes completions has the half until they are known.
+        self.retire.lock().kept_by_caller()
     }
 
     fn request_completion(&self, until: Until, id: Option<WaiterId>) -> Option<Outcome> {
@@ -356,12 +366,20 @@ where
         self.submit_command(command, line)
     }
 
-    fn launch_here(
+    fn begin_launch(
         &self,
         command: S::Payload,
         line: Option<&mut Option<WaiterId>>,
-    ) -> Result<CmdId, SubmitError<S::Payload>> {
-        self.launch_on_this_thread(command, line)
+    ) -> Result<Begun, SubmitError<S::Payload>> {
+        self.begin_on_this_thread(command, line)
+    }
+
+    fn end_launch(&self, launched: bool) {
+        self.end_on_this_thread(launched);
+    }
+
+    fn seal(&self) -> bool {
+        self.seal_hardware_queue()
     }
 
     fn callbacks(&self) -> Result<Sender<Callback>, Error> {

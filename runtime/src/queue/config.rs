@@ -19,9 +19,9 @@ use xsched_core::window::WindowConfig;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct XQueueConfig {
-    /// What the queue is called in metrics and reports. Several queues may have the same name.
+    /// Name of the queue in metrics and reports. Several queues may have the same name.
     pub name: Option<Arc<str>>,
-    /// What the policy should know: priority, share, deadline.
+    /// Hints for the policy: priority, share, deadline.
     pub hints: Hints,
     /// The deepest hold to use, at most what the device can do.
     pub level: Level,
@@ -37,12 +37,8 @@ pub struct XQueueConfig {
     /// A thread of the queue's own launches its commands. A submit then only puts the command into
     /// the ring, which takes about 0.1 µs; without it, the submitter launches, as long as the
     /// window has room. A command reaches the device some microseconds later if that thread sleeps.
-    /// Several queues that one thread feeds are launched into at the same time.
+    /// Several queues that one thread feeds are launched into in parallel.
     pub launcher_thread: bool,
-    /// The device's launcher threads may launch for the queue, see
-    /// [`RuntimeConfig::launcher_threads`](crate::RuntimeConfig::launcher_threads). Otherwise the
-    /// submitter always launches, as long as the window has room.
-    pub shared_launchers: bool,
 }
 
 impl XQueueConfig {
@@ -125,13 +121,6 @@ impl XQueueConfig {
         self
     }
 
-    /// Sets whether the device's [launcher threads](Self::shared_launchers) may launch.
-    #[must_use]
-    pub const fn with_shared_launchers(mut self, shared_launchers: bool) -> Self {
-        self.shared_launchers = shared_launchers;
-        self
-    }
-
     /// Sets the [process](Self::process).
     #[must_use]
     pub const fn with_process(mut self, process: ProcessId) -> Self {
@@ -160,7 +149,6 @@ impl Default for XQueueConfig {
             by_cost: false,
             process: ProcessId(std::process::id()),
             launcher_thread: false,
-            shared_launchers: true,
         }
     }
 }

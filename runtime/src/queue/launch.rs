@@ -8,25 +8,23 @@ use xsched_core::queue::{Action, LaunchBlock, Signal};
 use xsched_core::time::Instant;
 
 use super::shared::{Guard, SharedQueue};
-use super::state::State;
 use crate::clock::now;
-use crate::completion::{Notify, Until, WaiterId, wait_for_turn, wait_until};
+use crate::completion::{Notify, Until, WaiterId};
 use crate::error::SubmitError;
 use crate::panics::drop_command;
 use crate::sync::bound;
-use crate::workers::{Turn, turns_to};
 
 /// A command that has a place in the ring.
-struct Taken<'a, S: Submit<Payload: Sized>> {
-    state: Guard<'a, S>,
-    cmd: CmdId,
+pub(super) struct Taken<'a, S: Submit<Payload: Sized>> {
+    pub(super) state: Guard<'a, S>,
+    pub(super) cmd: CmdId,
     /// How its submitter was to be told of room: to be dropped once the state is let go.
-    left: Option<Notify>,
+    pub(super) left: Option<Notify>,
 }
 
 /// Why a command was not taken.
 #[derive(Clone, Copy, Debug)]
-enum Refused {
+pub(super) enum Refused {
     Full,
     Lost,
     Closed,
@@ -34,7 +32,7 @@ enum Refused {
 
 impl Refused {
     /// The error that gives the command back.
-    fn of<C>(self, command: C) -> SubmitError<C> {
+    pub(super) fn of<C>(self, command: C) -> SubmitError<C> {
         match self {
             Self::Full => SubmitError::Full(command),
             Self::Lost => SubmitError::Lost(command),
@@ -63,14 +61,9 @@ where
             Ok(taken) => taken,
             Err(refused) => return Err(refused.of(command)),
         };
-        let turn = self.turn(&mut state, cmd);
-        if self.launcher.is_some() {
+        if self.own_pump.is_some() {
             *state.payload(cmd) = Some(command);
-            // The scheduler learns of it before the launcher thread does.
-            self.finish_launched(state);
-        } else if turn == Turn::HandOver {
-            *state.payload(cmd) = Some(command);
-            state.note_full_window();
+            // The scheduler learns of it before the pump does.
             self.finish_launched(state);
         } else if self.note_load(&mut state)
             && let Some(report) = state.machine.poll_report()
@@ -80,60 +73,15 @@ where
             let time = state.time;
             self.submit_next(state, cmd, command, time);
         }
-        if let (Turn::LaunchAndWake, Some(launcher)) = (turn, &self.shared_launcher) {
-            launcher.wake();
-        }
         Ok(cmd)
-    }
-
-    /// Takes a command that only this thread may launch, and does so when it is its turn. Returns
-    /// without a launch if it is over before that.
-    pub(super) fn launch_on_this_thread(
-        &self,
-        command: S::Payload,
-        line: Option<&mut Option<WaiterId>>,
-    ) -> Result<CmdId, SubmitError<S::Payload>> {
-        let Taken { mut state, cmd, left: _left } = match self.take_place(line) {
-            Ok(taken) => taken,
-            Err(refused) => return Err(refused.of(command)),
-        };
-        *state.payload(cmd) = Some(command);
-        state.here.push_back(cmd);
-        if self.note_load(&mut state)
-            && let Some(report) = state.machine.poll_report()
-        {
-            state = self.make_way(state, report);
-        }
-        loop {
-            let time = state.time;
-            state = self.launch_as(state, time, Some(cmd));
-            if state.machine.next_launch() > cmd || state.machine.is_lost() {
-                self.leave_here(state, cmd);
-                return Ok(cmd);
-            }
-            self.finish(state);
-            wait_for_turn(self, cmd);
-            state = self.lock();
-        }
-    }
-
-    /// The thread that was to launch this command returns.
-    fn leave_here(&self, mut state: Guard<'_, S>, cmd: CmdId) {
-        state.here.retain(|here| *here != cmd);
-        if state.machine.next_launch() <= cmd {
-            // The device is lost, and never launches it.
-            state.discard(cmd, CmdId(cmd.count()));
-        }
-        self.finish(state);
-        if self.replays() {
-            // It may have to be launched again, from what its thread has.
-            let _ = wait_until(self, Until::Retired(cmd), None);
-        }
     }
 
     /// A place in the ring for a command. See [`Self::submit_command`].
     #[inline]
-    fn take_place(&self, line: Option<&mut Option<WaiterId>>) -> Result<Taken<'_, S>, Refused> {
+    pub(super) fn take_place(
+        &self,
+        line: Option<&mut Option<WaiterId>>,
+    ) -> Result<Taken<'_, S>, Refused> {
         let waiter = line.as_deref().copied().flatten();
         let mut state = self.lock();
         if !state.has_room(waiter) {
@@ -159,6 +107,7 @@ where
             state.time = now();
         }
         let now = state.time;
+        state.grow_if_full();
         let cmd = match state.machine.submit(now) {
             Ok(cmd) => cmd,
             Err(e) => {
@@ -173,50 +122,6 @@ where
         state.note_submit(cmd, None);
         state.timing.submitted(cmd, idle.then_some(now));
         Ok(Taken { state, cmd, left })
-    }
-
-    /// Who is to launch a command that was just taken. A submitter that goes from one queue to
-    /// another would launch into each only after the other, so a shared thread does, unless it
-    /// sleeps. What is submitted to an idle queue is not handed over.
-    #[inline]
-    fn turn(&self, state: &mut State<S>, cmd: CmdId) -> Turn {
-        let Some(launcher) = &self.shared_launcher else { return Turn::Launch };
-        let busy = state.machine.in_flight() > 0;
-        let turned = busy && turns_to(self.id);
-        let follows = state.handed_over && state.machine.next_launch() < cmd;
-        // The thread has been asked, or is about it.
-        let comes = state.launcher_asked || state.launcher.is_none();
-        let turn = if follows && comes {
-            Turn::HandOver
-        } else if turned || busy && follows {
-            launcher.turn()
-        } else {
-            Turn::Launch
-        };
-        state.handed_over = turn == Turn::HandOver;
-        turn
-    }
-
-    /// Launches what was handed over, on the shared launcher thread. Says how many commands that
-    /// were.
-    pub(super) fn launch_for_submitters(&self) -> u32 {
-        let mut state = self.lock();
-        state.launcher_asked = false;
-        state.late_looks = 0;
-        let first = state.machine.next_launch();
-        state = self.launch(state, now());
-        let is_full = state.machine.can_launch() == Err(LaunchBlock::WindowFull);
-        let mut next = state.machine.next_launch();
-        self.finish(state);
-        // Its submitter does not look. If there is nothing to see yet, the reaper finds room.
-        if is_full && self.take_completions(true) {
-            let mut state = self.lock();
-            next = state.machine.next_launch();
-            // There may be more to see, once the thread has seen to its other queues.
-            state.note_full_window();
-            self.finish(state);
-        }
-        next.0.saturating_sub(first.0) as u32
     }
 
     /// Takes completions if a submitter finds no room.
@@ -247,7 +152,7 @@ where
     }
 
     /// Tells the scheduler that the queue has something to do, which holds others for it.
-    fn make_way<'a>(&'a self, mut state: Guard<'a, S>, report: Report) -> Guard<'a, S> {
+    pub(super) fn make_way<'a>(&'a self, mut state: Guard<'a, S>, report: Report) -> Guard<'a, S> {
         let notify = state.report.replace(report).is_none();
         drop(state);
         if notify {
@@ -292,40 +197,43 @@ where
         self.finish(state);
     }
 
-    /// Launches what may be launched, unless another thread does.
-    pub(super) fn launch<'a>(&'a self, state: Guard<'a, S>, time: Instant) -> Guard<'a, S> {
-        self.launch_as(state, time, None)
-    }
-
-    /// The same for the thread that is to launch this command, if any.
-    fn launch_as<'a>(
-        &'a self,
-        mut state: Guard<'a, S>,
-        mut time: Instant,
-        own: Option<CmdId>,
-    ) -> Guard<'a, S> {
+    /// Launches what may be launched, unless another thread does, up to what a submitter launches
+    /// by itself.
+    pub(super) fn launch<'a>(&'a self, mut state: Guard<'a, S>, mut time: Instant) -> Guard<'a, S> {
         let Some(mut launcher) = state.launcher.take() else { return state };
         for _ in 0..INLINE_LAUNCHES {
-            if state.is_for_other(own) {
+            if state.is_for_caller() {
                 break;
             }
             let from = state.machine.next_launch();
             let action = state.machine.poll_launch(time);
-            let (passed, payload) = match action {
-                Some(Action::Launch { cmd, .. }) => (cmd, state.payload(cmd).take()),
-                _ => (state.machine.next_launch(), None),
-            };
-            if passed > from {
-                state.discard(from, passed);
-                state.end_waits_early(from, passed);
-                state.end_waits();
+            state = self.carry_out(state, &mut launcher, from, action);
+            if action.is_none() {
+                break;
             }
-            let Some(action) = action else { break };
-            state = self.perform(state, &mut launcher, action, payload);
             time = now();
         }
         state.launcher = Some(launcher);
         state
+    }
+
+    /// Ends what has passed the launch point since `from`, and carries out the machine's answer.
+    pub(super) fn carry_out<'a>(
+        &'a self,
+        mut state: Guard<'a, S>,
+        launcher: &mut S,
+        from: CmdId,
+        action: Option<Action>,
+    ) -> Guard<'a, S> {
+        let (passed, payload) = match action {
+            Some(Action::Launch { cmd, .. }) => (cmd, state.payload(cmd).take()),
+            _ => (state.machine.next_launch(), None),
+        };
+        state.pass(from, passed);
+        match action {
+            Some(action) => self.perform(state, launcher, action, payload),
+            None => state,
+        }
     }
 
     /// Puts a fence that is due, unless another thread launches. Fences are cheap and do not block.
@@ -396,10 +304,7 @@ where
                     state.deferred_drops.extend(kept);
                 }
                 if let Err(fault) = launched {
-                    state.machine.handle_signal(now(), Signal::LaunchFailed { cmd, fault });
-                    state.lose_if_sticky(fault);
-                    state.end_waits_early(cmd, CmdId(cmd.count()));
-                    state.end_waits();
+                    state.fail_launch(cmd, fault);
                 }
                 state
             }

@@ -22,7 +22,7 @@ pub(super) enum Lifecycle {
     Detached,
 }
 
-/// What happens to a queue.
+/// Event in the life of a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Event {
     /// Something is in flight, or a step is on the device.
@@ -37,7 +37,7 @@ pub(super) enum Event {
     Detach,
 }
 
-/// What the caller has to do.
+/// Duty of the caller after an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Effect {
     None,
@@ -80,7 +80,7 @@ impl Lifecycle {
         effect
     }
 
-    /// Whether the queue takes no command any more.
+    /// True if the queue takes no command any more.
     pub(super) const fn is_closing(self) -> bool {
         matches!(self, Self::Closing | Self::Drained | Self::Detached)
     }
@@ -89,7 +89,7 @@ impl Lifecycle {
 /// The step of a hold that has not ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum StepState {
-    /// There is none.
+    /// No step.
     #[default]
     None,
     /// A release waits for the launching half to come back.
@@ -99,7 +99,7 @@ pub(super) enum StepState {
 }
 
 impl StepState {
-    /// Whether the device works on a step.
+    /// True if the device works on a step.
     pub(super) const fn on_device(self) -> bool {
         matches!(self, Self::OnDevice(_))
     }

@@ -1,6 +1,7 @@
 //! The XQueue: its handle, its futures, and what its threads share.
 
 mod api;
+mod begun;
 mod config;
 mod drain;
 mod failures;
@@ -8,12 +9,12 @@ mod future;
 mod launch;
 mod lifecycle;
 mod quiet;
+mod recorded;
 mod retire;
 mod settings;
 mod shared;
 mod state;
 mod steps;
-mod tape;
 mod timing;
 
 use std::fmt;
@@ -33,11 +34,15 @@ use crate::stats::Stats;
 use crate::urgency;
 
 pub(crate) use api::Api;
+#[cfg(all(test, loom))]
+pub(crate) use begun::Begun;
+pub use begun::LaunchToken;
 pub use config::XQueueConfig;
 pub use future::{Completion, Submission};
 pub use quiet::Quiet;
 use settings::Settings;
 pub(crate) use shared::{QueueParams, SharedQueue};
+pub(crate) use state::MachineParams;
 
 /// A submitted command, for waiting: on its own queue by a thread, a future or a callback, and on
 /// another queue of the runtime by [`XQueue::enqueue_wait`].
@@ -71,7 +76,7 @@ impl Ticket {
     }
 }
 
-/// What to wait for before a queue is suspended.
+/// Commands to wait for before a queue is suspended.
 ///
 /// ```
 /// # use xsched::hal::{Noop, NoopQueue};
@@ -90,6 +95,7 @@ impl Ticket {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Drain {
     /// Until everything submitted before the call has retired.
     All,
@@ -174,8 +180,7 @@ impl<C> XQueue<C> {
     }
 
     /// Takes a command, and launches it if the queue runs and its window is open. Otherwise it is
-    /// launched later, in its turn. So it may be if the calling thread feeds several queues in
-    /// turn: see [`RuntimeConfig::launcher_threads`](crate::RuntimeConfig::launcher_threads).
+    /// launched later, in its turn.
     ///
     /// # Errors
     /// [`SubmitError::Full`] when the queue holds as many commands as it can, or when the places
@@ -233,7 +238,8 @@ impl<C> XQueue<C> {
     /// ```
     ///
     /// # Errors
-    /// [`SubmitError::Lost`] and [`SubmitError::Closed`]; the command comes back.
+    /// [`SubmitError::Lost`] and [`SubmitError::Closed`]; the command comes back. In a command that
+    /// keeps the queue from getting on, [`SubmitError::Full`].
     pub fn submit(&self, command: C) -> Result<Ticket, SubmitError<C>> {
         let (mut command, mut line) = (command, None);
         loop {
@@ -241,45 +247,9 @@ impl<C> XQueue<C> {
                 Err(SubmitError::Full(back)) => command = back,
                 result => return result,
             }
-            wait_for_room(self.api(), &mut line);
-        }
-    }
-
-    /// Takes a command as [`XQueue::submit`] does, launches it on the calling thread, and returns
-    /// after that: later if the queue is held, or its window is full. For commands that only this
-    /// thread can launch, or that refer to what ends with the call. It must not be called by a
-    /// thread that holds the queue, or by a command.
-    ///
-    /// ```
-    /// # use xsched::hal::{Noop, NoopQueue};
-    /// # use xsched::prelude::*;
-    /// #
-    /// # static HARDWARE: [NoopQueue; 1] = [const { NoopQueue::new() }; 1];
-    /// # let runtime = Runtime::new(Hpf::default())?;
-    /// # let device = runtime.device(Noop::<u32>::new(&HARDWARE))?;
-    /// let queue = device.queue(XQueueConfig::default(), ())?;
-    /// let ticket = queue.launch_here(7)?;
-    /// assert_eq!(queue.stats().launched, 1);
-    /// queue.wait(ticket)?;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    ///
-    /// If the command is cancelled or dropped before its turn, this returns its ticket, and a wait
-    /// for that says so.
-    ///
-    /// # Errors
-    /// [`SubmitError::Lost`] and [`SubmitError::Closed`]; the command comes back.
-    pub fn launch_here(&self, command: C) -> Result<Ticket, SubmitError<C>> {
-        let (mut command, mut line) = (command, None);
-        loop {
-            if self.handle.runtime.follows_threads() {
-                self.follow_thread();
+            if wait_for_room(self.api(), &mut line).is_err() {
+                return Err(SubmitError::Full(command));
             }
-            match self.api().launch_here(command, Some(&mut line)) {
-                Err(SubmitError::Full(back)) => command = back,
-                result => return result.map(|cmd| self.ticket(cmd)),
-            }
-            wait_for_room(self.api(), &mut line);
         }
     }
 
@@ -384,8 +354,13 @@ impl<C> XQueue<C> {
 
     /// Waits until the command has retired.
     ///
+    /// A command that runs on a thread of this process, as those of the host device do, can wait
+    /// for queues of other devices. For its own queue, and for one that gets no compute unit before
+    /// the command ends, every call that waits is refused. A future is not: it stays pending.
+    ///
     /// # Errors
-    /// [`WaitError::Failed`] if it failed, [`WaitError::Forgotten`], [`WaitError::WrongQueue`].
+    /// [`WaitError::Failed`] if it failed, [`WaitError::Forgotten`], [`WaitError::WrongQueue`],
+    /// [`WaitError::InCommand`].
     pub fn wait(&self, ticket: Ticket) -> Result<(), WaitError> {
         let cmd = self.checked(ticket)?;
         wait_until(self.api(), Until::Ended(cmd), None)
@@ -481,7 +456,8 @@ impl<C> XQueue<C> {
     /// one.
     ///
     /// # Errors
-    /// [`WaitError::Timeout`] if it took longer than `at_most`; the queue is then not suspended.
+    /// [`WaitError::Timeout`] if it took longer than `at_most`, and [`WaitError::InCommand`]; the
+    /// queue is then not suspended.
     pub fn suspend_after(
         &self,
         drain: Drain,
@@ -540,7 +516,7 @@ impl<C> XQueue<C> {
         self.api().level()
     }
 
-    /// What the device can do for this queue.
+    /// Capabilities of the device for this queue.
     #[must_use]
     pub fn caps(&self) -> Caps {
         self.api().caps()
@@ -563,7 +539,7 @@ impl<C> XQueue<C> {
         &self.handle.runtime
     }
 
-    /// Whether `other` is a handle of the same queue.
+    /// True if `other` is a handle of the same queue.
     #[must_use]
     pub fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.handle, &other.handle)

@@ -4,7 +4,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use xsched_core::fault::Fault;
-use xsched_core::hal::{Retire, Steps, Submit};
+use xsched_core::hal::{Kept, Retire, Steps, Submit};
 use xsched_core::id::CmdId;
 use xsched_core::level::Level;
 use xsched_core::message::HoldState;
@@ -12,6 +12,7 @@ use xsched_core::queue::Signal;
 
 use super::XQueue;
 use super::shared::SharedQueue;
+use crate::backoff::{SLEEP_MAX, delay_after};
 use crate::clock::now;
 use crate::completion::{Until, poll_delay, wait_until};
 use crate::error::WaitError;
@@ -32,7 +33,7 @@ pub enum Quiet {
     Lost,
 }
 
-/// What a look at a suspended queue shows.
+/// State of a suspended queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Look {
     /// The wait is over.
@@ -41,18 +42,6 @@ pub(crate) enum Look {
     Drains(CmdId),
     /// The hold is not in effect yet, or something of it runs. This is the last command launched.
     Runs(CmdId),
-}
-
-/// How long a wait for completions goes on before another look at the hold.
-const LOOK: Duration = Duration::from_micros(500);
-/// The longest delay between two looks at the device.
-const LONGEST: Duration = Duration::from_micros(500);
-/// The delay is one part in so many of the time waited so far.
-const SHARE: u32 = 32;
-
-/// How long to sleep before the next look after so long a wait.
-fn delay(waited: Duration) -> Duration {
-    (waited / SHARE).clamp(poll_delay::SHORTEST, LONGEST)
 }
 
 impl<C> XQueue<C> {
@@ -88,7 +77,8 @@ impl<C> XQueue<C> {
     /// ```
     ///
     /// # Errors
-    /// [`WaitError::Timeout`] if it took longer than `at_most`; the queue stays suspended.
+    /// [`WaitError::Timeout`] if it took longer than `at_most`, and [`WaitError::InCommand`]; the
+    /// queue stays suspended.
     pub fn wait_quiet(&self, at_most: Option<Duration>) -> Result<Quiet, WaitError> {
         let (api, start) = (self.api(), Instant::now());
         let mut requested = None;
@@ -99,9 +89,13 @@ impl<C> XQueue<C> {
             match look {
                 Look::Over(quiet) => return Ok(quiet),
                 _ if left == Some(Duration::ZERO) => return Err(WaitError::Timeout),
+                _ if api.kept_by_caller() == Kept::FromEnding => return Err(WaitError::InCommand),
                 Look::Drains(last) => {
-                    let deadline = Instant::now().checked_add(bounded(LOOK));
-                    let _ = wait_until(api, Until::Retired(last), deadline);
+                    let deadline = Instant::now().checked_add(bounded(SLEEP_MAX));
+                    if wait_until(api, Until::Retired(last), deadline) == Err(WaitError::InCommand)
+                    {
+                        return Err(WaitError::InCommand);
+                    }
                 }
                 Look::Runs(last) => {
                     let until = Until::Retired(last);
@@ -110,7 +104,7 @@ impl<C> XQueue<C> {
                         api.request_completion(until, None);
                     }
                     api.poll(until, None);
-                    poll_delay::exactly(|| thread::sleep(bounded(delay(start.elapsed()))));
+                    poll_delay::exactly(|| thread::sleep(bounded(delay_after(start.elapsed()))));
                 }
             }
         }
@@ -123,7 +117,7 @@ where
     R: Retire + Send + 'static,
     P: Steps + Send + 'static,
 {
-    /// Whether nothing of the suspended queue runs.
+    /// True if nothing of the suspended queue runs.
     pub(super) fn look_for_quiet(&self) -> Look {
         let state = self.lock();
         let report = state.machine.report();
@@ -161,17 +155,5 @@ where
         state.machine.handle_signal(now(), Signal::Lost);
         self.finish(state);
         Look::Over(Quiet::Lost)
-    }
-}
-
-#[cfg(all(test, not(loom)))]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn looks_get_rarer_the_longer_it_takes() {
-        let us = Duration::from_micros;
-        assert_eq!([0, 640, 3_200].map(|waited| delay(us(waited))), [us(20), us(20), us(100)]);
-        assert_eq!(delay(Duration::from_secs(1)), LONGEST);
     }
 }

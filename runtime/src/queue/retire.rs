@@ -9,20 +9,16 @@ use xsched_core::queue::{Retired, Signal};
 
 use super::lifecycle::Event;
 use super::shared::{Guard, SharedQueue};
-use super::state::LATE_LOOKS;
 use crate::activity::Activity;
+use crate::backoff::{SLEEP_MAX, SLEEP_MIN};
 use crate::clock::now;
 use crate::completion::poll_delay::{self, LATENESS};
 use crate::sync::atomic::Ordering;
 
-/// How long the reaper leaves a queue alone that is submitted to and that has no waiter. After the
-/// last submit, the scheduler learns so late that the queue is idle.
-const ATTENDED: Duration = Duration::from_micros(100);
-/// The reaper's longest poll delay where the device does not notify.
-const UNATTENDED: Duration = Duration::from_micros(500);
-/// The same while a thread is in front. It leaves without notifying, since it mostly comes back at
-/// once; if it does not, the scheduler learns so late that the queue is idle.
-const IN_FRONT: Duration = Duration::from_millis(1);
+/// Delay of the reaper for a queue that is submitted to and that has no waiter. The scheduler
+/// learns with this delay that the queue is idle. A look takes about 5 µs, and with this delay a
+/// twentieth of a processor.
+const ATTENDED_DELAY: Duration = Duration::from_micros(100);
 
 impl<S, R, P> SharedQueue<S, R, P>
 where
@@ -77,10 +73,6 @@ where
         progress |= self.finish_later_step(None);
         let mut state = self.lock();
         let due = state.machine.poll_timeout().is_some_and(|due| now() >= due);
-        if state.launcher_is_late(1) && !state.pump_asked {
-            self.finish(state);
-            return progress;
-        }
         if due {
             state.machine.handle_timeout(now());
         }
@@ -124,24 +116,23 @@ where
     }
 
     /// See [`crate::workers::DeviceQueue::rest`].
-    pub(super) fn rest_for(&self, delay: Duration, evict_idle: bool) -> Option<Duration> {
+    pub(super) fn rest_for(&self, delay: Duration) -> Option<Duration> {
         let mut state = self.leave_with(self.lock())?;
-        state.launcher_is_late(LATE_LOOKS);
         let needed = state.machine.in_flight() > 0
             || state.step.on_device()
             || state.lifecycle.is_closing()
             || state.backlog();
-        if !needed && evict_idle {
+        let submitted = state.machine.submitted();
+        let attended = std::mem::replace(&mut state.submitted_before, submitted) < submitted;
+        if !needed && !attended {
             state.lifecycle.on(Event::Evict);
             return None;
         }
-        let submitted = state.machine.submitted();
-        let attended = std::mem::replace(&mut state.submitted_before, submitted) < submitted;
         // The submitter looks when the window is full. A reaper that looks at each completion
         // meanwhile would only be in the way.
-        let attended = attended && !state.eager;
+        let attended = attended && !self.flags.eager.load(Ordering::Relaxed);
         if attended && !self.flags.silent.load(Ordering::Relaxed) {
-            return Some(delay.max(ATTENDED));
+            return Some(delay.max(ATTENDED_DELAY));
         }
         drop(state);
         // Armed first: what follows sees everything that came before.
@@ -154,7 +145,7 @@ where
             let last = state.machine.next_launch().0.checked_sub(1).map(CmdId);
             drop(state);
             let delay = self.reaper_delay(delay, last);
-            return Some(if attended { delay.max(ATTENDED) } else { delay });
+            return Some(if attended { delay.max(ATTENDED_DELAY) } else { delay });
         }
         let due = state.machine.poll_timeout();
         Some(due.map_or(Duration::MAX, |due| Duration::from(due.since(now())).max(delay)))
@@ -166,8 +157,8 @@ where
         match self.forecast_delay(last) {
             None => delay,
             // A thread in front looks itself, and when it must.
-            Some(_) if self.alarm.has_front() => delay.max(IN_FRONT),
-            Some(forecast) => forecast.clamp(poll_delay::SHORTEST, UNATTENDED),
+            Some(_) if self.alarm.has_front() => SLEEP_MAX,
+            Some(forecast) => forecast.clamp(SLEEP_MIN, SLEEP_MAX),
         }
     }
 
@@ -210,17 +201,17 @@ mod tests {
     use xsched_core::id::QueueId;
     use xsched_core::level::Level;
     use xsched_core::message::{HoldState, Order};
-    use xsched_core::queue::{Queue, QueueConfig};
+    use xsched_core::queue::QueueConfig;
 
     use super::*;
     use crate::completion::{Awaited, Until};
-    use crate::queue::{Api, QueueParams};
+    use crate::queue::{Api, MachineParams, QueueParams};
     use crate::scheduler::{Busy, Mail, ScheduledQueue, SchedulerHandle};
     use crate::stats::Label;
     use crate::sync::mpsc;
     use crate::workers::{DeviceQueue, Workers};
 
-    /// There is none to wake.
+    /// Wakes no thread.
     struct Sleeps;
 
     impl std::task::Wake for Sleeps {
@@ -235,20 +226,20 @@ mod tests {
     fn queue() -> Arc<SharedQueue<Half, Half, LevelAdapter<Half>>> {
         static HARDWARE: [NoopQueue; 1] = [const { NoopQueue::new() }; 1];
         let halves = Noop::<u64>::new(&HARDWARE).open(ID, ()).unwrap();
-        let slots = vec![Default::default(); 4].into_boxed_slice();
         SharedQueue::new(QueueParams {
             id: ID,
-            caps: halves.caps,
-            machine: Queue::new(slots, QueueConfig::default(), halves.caps),
+            machine: MachineParams {
+                config: QueueConfig::default(),
+                caps: halves.caps,
+                capacity: 4,
+            },
             submit: halves.submit,
             retire: halves.retire,
             preempt: halves.preempt,
             scheduler: Arc::new(SchedulerHandle::new(Duration::from_secs(1), mpsc::channel().0)),
-            workers: Arc::new(Workers::new(false, 0)),
+            workers: Arc::new(Workers::new(false)),
             watch: None,
-            capacity: 4,
-            launcher: None,
-            shared_launcher: None,
+            own_pump: None,
             label: Label { name: None, device: Arc::from("noop") },
         })
     }
@@ -284,7 +275,7 @@ mod tests {
         let state = queue.lock();
         assert_eq!(queue.take_report().map(|_| ()), Err(Busy));
         assert!(!queue.reap());
-        assert_eq!(queue.rest(Duration::ZERO, true), Some(Duration::ZERO));
+        assert_eq!(queue.rest(Duration::ZERO), Some(Duration::ZERO));
         let hold = Order::Hold { epoch: 1, level: Level::Block };
         for order in [hold, Order::Run { epoch: 2 }, Order::Watch { upto: 9 }] {
             queue.scheduler.deliver_or_keep(&mut mail, ID, order);

@@ -1,4 +1,4 @@
-//! What the handles of a queue want the scheduler to know and have not told it.
+//! Settings of a queue's handles that the scheduler has not fetched.
 //!
 //! Changes merge until the scheduler takes them, so the mailbox has one request for each queue at
 //! most, however often its settings change.

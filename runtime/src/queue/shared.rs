@@ -5,9 +5,10 @@
 //! * `state` guards the machine and the commands that wait. It is never held across a call to the
 //!   device, a command's destructor or a waker.
 //! * The launching half is a baton in the state: the thread that takes it out launches, alone,
-//!   until nothing is left to launch, and puts it back. Other threads leave their commands in the
-//!   ring; so commands reach the device in order, and no thread waits behind a launch that is
-//!   blocked in a driver.
+//!   until nothing is left to launch, and puts it back. A thread that launches by itself, outside
+//!   of the library, leaves it in `begun` meanwhile, which no other thread touches. Other threads
+//!   leave their commands in the ring; so commands reach the device in order, and no thread waits
+//!   behind a launch that is blocked in a driver.
 //! * `retire` is only ever tried: if another thread polls already, that is as good.
 //! * `steps` is taken by the thread that was handed the one outstanding step.
 
@@ -19,10 +20,10 @@ use xsched_core::hal::{HalError, Retire, Steps, Submit};
 use xsched_core::id::QueueId;
 use xsched_core::level::{Caps, Recovery};
 use xsched_core::message::Order;
-use xsched_core::queue::{CommandSlot, Queue};
 
+use super::begun::BegunLaunch;
 use super::lifecycle::{Effect, Event, StepState};
-use super::state::State;
+use super::state::{MachineParams, State};
 use crate::activity::Activity;
 use crate::lock::{self, Lock};
 use crate::panics::{caught, contain, drop_command};
@@ -30,7 +31,7 @@ use crate::scheduler::{Busy, SchedulerHandle};
 use crate::stats::Label;
 use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::{Mutex, bound};
-use crate::workers::{ActivityWatch, Alarm, DeviceQueue, LauncherThread, SharedLauncher, Workers};
+use crate::workers::{ActivityWatch, Alarm, OwnPump, Workers};
 
 /// Waiters notified with one release of the state.
 const NOTIFIED_AT_ONCE: u32 = bound(8, 1);
@@ -44,28 +45,29 @@ pub(crate) struct SharedQueue<S: Submit<Payload: Sized>, R, P> {
     pub(super) caps: Caps,
     pub(super) label: Label,
     state: Lock<State<S>>,
+    /// What the thread has in its hand that launches a command of its own.
+    pub(super) begun: Lock<Option<BegunLaunch<S>>>,
     pub(super) retire: Lock<R>,
     pub(super) steps: Mutex<P>,
     pub(super) scheduler: Arc<SchedulerHandle>,
     pub(super) workers: Arc<Workers>,
-    /// What is told what it does, if not the device's watch.
+    /// Receives the queue's activity, if not the device's watch.
     watch: Option<ActivityWatch>,
-    /// Where commands go that are submitted, if no submitter is to launch.
-    pub(super) launcher: Option<LauncherThread>,
-    /// What launches for submitters that go from one queue to another.
-    pub(super) shared_launcher: Option<Arc<SharedLauncher>>,
+    /// Launches all commands of the queue, in place of submitters and of the device's pump.
+    pub(super) own_pump: Option<OwnPump>,
     pub(super) alarm: Arc<Alarm>,
     /// The alarm as the device wants it.
     pub(super) alarm_waker: Waker,
     pub(super) flags: Flags,
 }
 
-/// What the reaper looks at first: it is not to touch the state of a queue that is busy without it.
+/// Flags that the reaper reads first: it is not to touch the state of a queue that is busy without
+/// it.
 // On a cache line of their own: the reaper looks all the time, and submitters write beside them.
 #[derive(Default)]
 #[repr(align(128))]
 pub(super) struct Flags {
-    /// [`State::eager`].
+    /// Completions are needed as soon as they are there.
     pub(super) eager: AtomicBool,
     /// The device notifies no thread: its completions must be looked for.
     pub(super) silent: AtomicBool,
@@ -81,31 +83,44 @@ impl<S: Submit<Payload: Sized>, R, P> std::fmt::Debug for SharedQueue<S, R, P> {
     }
 }
 
-/// What a new queue is made of.
+/// Parts of a new queue.
 pub(crate) struct QueueParams<S, R, P> {
     pub(crate) id: QueueId,
     pub(crate) label: Label,
-    pub(crate) caps: Caps,
-    pub(crate) machine: Queue<Box<[CommandSlot]>>,
+    pub(crate) machine: MachineParams,
     pub(crate) submit: S,
     pub(crate) retire: R,
     pub(crate) preempt: P,
     pub(crate) scheduler: Arc<SchedulerHandle>,
     pub(crate) workers: Arc<Workers>,
     pub(crate) watch: Option<ActivityWatch>,
-    pub(crate) capacity: usize,
-    pub(crate) launcher: Option<LauncherThread>,
-    pub(crate) shared_launcher: Option<Arc<SharedLauncher>>,
+    pub(crate) own_pump: Option<OwnPump>,
 }
 
-/// What is due when the state is let go.
-struct Dues {
-    report: bool,
-    pump: bool,
-    launcher: bool,
-    step: bool,
-    watch: bool,
-    drained: bool,
+/// Wake-ups that are due when the state is let go, a bit each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct PendingWakeups(u8);
+
+impl PendingWakeups {
+    const NONE: Self = Self(0);
+    /// The scheduler has a report to fetch.
+    const REPORT: Self = Self(1);
+    /// A pump has something to launch.
+    const PUMP: Self = Self(1 << 1);
+    /// A release that waited for the launching half can be carried out.
+    const STEP: Self = Self(1 << 2);
+    /// The reaper is to watch the queue.
+    const WATCH: Self = Self(1 << 3);
+    /// The reaper is to let the queue end.
+    const DRAINED: Self = Self(1 << 4);
+
+    const fn with_if(self, other: Self, due: bool) -> Self {
+        if due { Self(self.0 | other.0) } else { self }
+    }
+
+    const fn has(self, other: Self) -> bool {
+        self.0 & other.0 != 0
+    }
 }
 
 impl<S, R, P> SharedQueue<S, R, P>
@@ -115,21 +130,22 @@ where
     P: Steps + Send + 'static,
 {
     pub(crate) fn new(params: QueueParams<S, R, P>) -> Arc<Self> {
-        let state = State::new(params.machine, params.submit, params.capacity);
+        let caps = params.machine.caps;
+        let state = State::new(params.machine, params.submit);
         let alarm = Arc::new(Alarm::new(Arc::clone(params.workers.reaper())));
         Arc::new_cyclic(|this| Self {
             this: this.clone(),
             id: params.id,
-            caps: params.caps,
+            caps,
             label: params.label,
             state: Lock::new(state),
+            begun: Lock::new(None),
             retire: Lock::new(params.retire),
             steps: Mutex::new(params.preempt),
             scheduler: params.scheduler,
             workers: params.workers,
             watch: params.watch,
-            launcher: params.launcher,
-            shared_launcher: params.shared_launcher,
+            own_pump: params.own_pump,
             flags: Flags::default(),
             alarm_waker: Waker::from(Arc::clone(&alarm)),
             alarm,
@@ -141,7 +157,7 @@ where
         self.state.lock()
     }
 
-    /// Whether a thread has the state that has lost its processor.
+    /// True if a thread has the state that has lost its processor.
     pub(super) fn is_stuck(&self) -> bool {
         self.state.is_stuck()
     }
@@ -151,7 +167,7 @@ where
         self.state.lock_unless_stuck().ok_or(Busy)
     }
 
-    /// Whether the device forgets commands in a hold, which are then launched again.
+    /// True if the device forgets commands in a hold, which are then launched again.
     pub(super) fn replays(&self) -> bool {
         self.caps.deactivate == Some(Recovery::Replay)
             || self.caps.interrupt == Some(Recovery::Replay)
@@ -164,8 +180,8 @@ where
             || state.step.on_device() && self.workers.committer().is_none()
             || state.lifecycle.is_closing()
             || state.machine.next_launch().0 < state.machine.submitted();
-        if eager != state.eager {
-            state.eager = eager;
+        // Written only by threads that have the state.
+        if eager != self.flags.eager.load(Ordering::Relaxed) {
             self.flags.eager.store(eager, Ordering::Relaxed);
         }
     }
@@ -196,8 +212,8 @@ where
         self.finish_launched(state);
     }
 
-    /// The same for a caller that has only launched: nothing has retired without its waits having
-    /// been ended.
+    /// Lets the state go as [`Self::finish`] does, for a caller that has only launched: nothing has
+    /// retired without its waits having been ended.
     #[inline]
     pub(super) fn finish_launched<'a>(&'a self, mut state: Guard<'a, S>) {
         loop {
@@ -207,8 +223,11 @@ where
                 state.end_waits();
             }
             state.give_turns();
-            let dues = self.dues(&mut state);
-            if dues.is_none() && !state.waiters.has_due() && state.deferred_drops.is_empty() {
+            let wakeups = self.pending_wakeups(&mut state);
+            if wakeups == PendingWakeups::NONE
+                && !state.waiters.has_due()
+                && state.deferred_drops.is_empty()
+            {
                 return;
             }
             let due = state.waiters.has_due();
@@ -218,11 +237,11 @@ where
             let deferred_drops = std::mem::take(&mut state.deferred_drops);
             drop(state);
             deferred_drops.into_iter().for_each(drop_command);
-            self.settle(&dues);
+            self.wake(wakeups);
             for waiter in ended.into_iter().flatten().flatten() {
                 contain("a waker", || waiter.notify());
             }
-            if dues.step {
+            if wakeups.has(PendingWakeups::STEP) {
                 self.run_steps_and_commit();
             }
             if !more {
@@ -233,8 +252,8 @@ where
         }
     }
 
-    /// What is due now, and is on its way from now on.
-    fn dues(&self, state: &mut State<S>) -> Dues {
+    /// Wake-ups that are due now, and are on their way from now on.
+    fn pending_wakeups(&self, state: &mut State<S>) -> PendingWakeups {
         self.note_eagerness(state);
         self.note_load(state);
         let busy = state.machine.in_flight() > 0 || state.step.on_device();
@@ -242,41 +261,39 @@ where
         let drained = state.lifecycle.is_closing()
             && state.is_drained()
             && state.lifecycle.on(Event::Drain) == Effect::Notify;
-        let look = std::mem::take(&mut state.look_due);
-        // With nothing in flight there may be nothing after which the pump would be asked.
-        let awaited = state.handed_over && state.machine.in_flight() > 0;
-        let launcher = (state.backlog() || look) && awaited && !state.launcher_asked;
-        state.launcher_asked |= launcher;
-        let comes = state.launcher_asked && !std::mem::take(&mut state.pump_due);
-        let pump = state.backlog() && !comes && !state.pump_asked;
+        let pump = state.backlog() && !state.pump_asked;
         state.pump_asked |= pump;
         let step = state.step == StepState::AwaitsLauncher && state.launcher.is_some();
         if step {
             state.step = StepState::None;
         }
-        Dues { report: state.keep_report(), pump, launcher, step, watch, drained }
+        let report = state.keep_report();
+        PendingWakeups::NONE
+            .with_if(PendingWakeups::REPORT, report)
+            .with_if(PendingWakeups::PUMP, pump)
+            .with_if(PendingWakeups::STEP, step)
+            .with_if(PendingWakeups::WATCH, watch)
+            .with_if(PendingWakeups::DRAINED, drained)
     }
 
-    fn settle(&self, dues: &Dues) {
-        if dues.report {
+    /// Wakes other threads. [`PendingWakeups::STEP`] is the caller's.
+    fn wake(&self, wakeups: PendingWakeups) {
+        if wakeups.has(PendingWakeups::REPORT) {
             self.scheduler.notify(self.id);
         }
-        if dues.drained {
+        if wakeups.has(PendingWakeups::DRAINED) {
             self.workers.reaper().notify();
         }
-        let asks = dues.watch || dues.pump || dues.launcher;
-        if let Some(this) = asks.then(|| self.this.upgrade()).flatten() {
-            if dues.watch {
-                self.workers.watch(Arc::clone(&this) as Arc<dyn DeviceQueue>);
-            }
-            if dues.launcher
-                && let Some(launcher) = &self.shared_launcher
-            {
-                launcher.ask(Arc::clone(&this) as Arc<dyn DeviceQueue>);
-            }
-            match &self.launcher {
-                _ if !dues.pump => {}
-                Some(launcher) => launcher.ask(this),
+        if wakeups.has(PendingWakeups::WATCH)
+            && let Some(this) = self.this.upgrade()
+        {
+            self.workers.watch(this);
+        }
+        if wakeups.has(PendingWakeups::PUMP)
+            && let Some(this) = self.this.upgrade()
+        {
+            match &self.own_pump {
+                Some(pump) => pump.ask(this),
                 None => self.workers.pump(this),
             }
         }
@@ -301,11 +318,5 @@ where
             tracing::error!(queue = self.id.index(), "the device backend panicked");
             Err(Fault::DeviceLost)
         })
-    }
-}
-
-impl Dues {
-    const fn is_none(&self) -> bool {
-        !(self.report || self.pump || self.launcher || self.step || self.watch || self.drained)
     }
 }

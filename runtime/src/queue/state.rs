@@ -1,12 +1,13 @@
-//! What the state lock of a queue guards.
+//! State of a queue under its lock.
 
 use std::collections::VecDeque;
 
 use xsched_core::fault::Fault;
 use xsched_core::hal::Submit;
 use xsched_core::id::CmdId;
+use xsched_core::level::Caps;
 use xsched_core::message::Report;
-use xsched_core::queue::{CommandSlot, LaunchBlock, Queue, Signal, Status};
+use xsched_core::queue::{CommandSlot, Queue, QueueConfig, Signal, Status};
 use xsched_core::time::Instant;
 
 use super::failures::Failures;
@@ -15,31 +16,34 @@ use super::timing::Timing;
 use crate::clock::now;
 use crate::completion::{Outcome, Until, WaiterId, Waiters};
 use crate::error::WaitError;
-use crate::record::Tape;
+use crate::record::RecordBuffer;
 use crate::sync::bound;
 
-/// Looks of the reaper after which a launcher thread is late: about a tenth of a millisecond.
-pub(super) const LATE_LOOKS: u32 = bound(64, 1);
+/// Places of a new queue. Their number doubles, up to the queue's capacity, whenever all are taken,
+/// so that a queue whose commands are launched as they come stays small.
+const PLACES_FIRST: usize = bound(64, 2) as usize;
 
 pub(super) struct State<S: Submit<Payload: Sized>> {
     pub(super) machine: Queue<Box<[CommandSlot]>>,
     /// Commands that wait to be launched, or for as long as they may have to be launched again.
-    pub(super) payloads: Box<[Option<S::Payload>]>,
+    payloads: Box<[Option<S::Payload>]>,
+    /// Commands that may be submitted and not retired.
+    capacity: usize,
     /// The right to launch.
     pub(super) launcher: Option<Box<S>>,
     /// Commands that only the threads may launch that submitted them, in order. Those that are over
     /// are taken out by these threads.
-    pub(super) here: VecDeque<CmdId>,
+    pub(super) caller_launched: VecDeque<CmdId>,
     pub(super) waiters: Waiters,
     pub(super) failures: Failures,
     /// Commands to be dropped once the state is let go: their destructors are the user's.
     pub(super) deferred_drops: Vec<S::Payload>,
-    /// What the scheduler has not fetched.
+    /// Report that the scheduler has not fetched.
     pub(super) report: Option<Report>,
     /// Commands submitted before the reaper's last rest.
     pub(super) submitted_before: u64,
     /// Where what happens to the queue is written down, if it is.
-    pub(super) tape: Option<Box<Tape>>,
+    pub(super) record: Option<Box<RecordBuffer>>,
     /// The last time that was read while something was in flight. Reading the clock costs as much
     /// as launching, and only an idle queue needs to know when it became ready.
     pub(super) time: Instant,
@@ -47,50 +51,69 @@ pub(super) struct State<S: Submit<Payload: Sized>> {
     pub(super) step: StepState,
     /// The pump has been asked, and has not come.
     pub(super) pump_asked: bool,
-    /// What waits in the ring is for the shared launcher thread. If that does not come, the pump
-    /// launches it as well.
-    pub(super) handed_over: bool,
-    /// That thread has been asked, and has not come.
-    pub(super) launcher_asked: bool,
-    /// It is to look whether there is room in the window.
-    pub(super) look_due: bool,
-    /// The reaper's looks while it has not come.
-    pub(super) late_looks: u32,
-    /// The pump is to launch in its place.
-    pub(super) pump_due: bool,
     /// The queue counts among those that have something to do.
     pub(super) counted: bool,
-    /// Completions are needed as soon as they are there. The reaper reads a copy.
-    pub(super) eager: bool,
     pub(super) timing: Timing,
 }
 
+/// Parts of a queue's machine.
+pub(crate) struct MachineParams {
+    pub(crate) config: QueueConfig,
+    pub(crate) caps: Caps,
+    /// Commands that may be submitted and not retired.
+    pub(crate) capacity: usize,
+}
+
+fn slots(places: usize) -> Box<[CommandSlot]> {
+    vec![CommandSlot::default(); places].into_boxed_slice()
+}
+
+fn empty<P>(places: usize) -> Box<[Option<P>]> {
+    (0..places).map(|_| None).collect()
+}
+
 impl<S: Submit<Payload: Sized>> State<S> {
-    pub(super) fn new(machine: Queue<Box<[CommandSlot]>>, submit: S, capacity: usize) -> Self {
+    pub(super) fn new(params: MachineParams, submit: S) -> Self {
+        let MachineParams { config, caps, capacity } = params;
+        let places = capacity.min(PLACES_FIRST);
         Self {
-            machine,
-            payloads: (0..capacity).map(|_| None).collect(),
+            machine: Queue::new(slots(places), config, caps),
+            payloads: empty(places),
+            capacity,
             launcher: Some(Box::new(submit)),
-            here: VecDeque::new(),
+            caller_launched: VecDeque::new(),
             waiters: Waiters::new(),
             failures: Failures::default(),
             deferred_drops: Vec::new(),
             report: None,
             submitted_before: 0,
-            tape: None,
+            record: None,
             time: now(),
             lifecycle: Lifecycle::default(),
             step: StepState::default(),
             pump_asked: false,
-            handed_over: false,
-            launcher_asked: false,
-            look_due: false,
-            late_looks: 0,
-            pump_due: false,
             counted: false,
-            eager: false,
             timing: Timing::default(),
         }
+    }
+
+    /// Makes the ring larger if all its places are taken and there may be more.
+    #[inline]
+    pub(super) fn grow_if_full(&mut self) {
+        let (taken, places) = (self.unfinished(), self.payloads.len());
+        if taken == places as u64 && places < self.capacity {
+            self.grow((2 * places).min(self.capacity));
+        }
+    }
+
+    #[cold]
+    fn grow(&mut self, places: usize) {
+        let mut before = std::mem::replace(&mut self.payloads, empty(places));
+        for n in self.machine.retired()..self.machine.submitted() {
+            let old = (n % before.len() as u64) as usize;
+            *self.payload(CmdId(n)) = before[old].take();
+        }
+        drop(self.machine.grow(slots(places)));
     }
 
     /// The place of a command.
@@ -99,7 +122,7 @@ impl<S: Submit<Payload: Sized>> State<S> {
         &mut self.payloads[(cmd.0 % places) as usize]
     }
 
-    /// These commands will not be launched (any more).
+    /// Drops the payloads of commands that will not be launched (any more).
     pub(super) fn discard(&mut self, from: CmdId, to: CmdId) {
         for n in from.0..to.0 {
             let payload = self.payload(CmdId(n)).take();
@@ -113,34 +136,36 @@ impl<S: Submit<Payload: Sized>> State<S> {
         self.report.replace(report).is_none()
     }
 
-    /// Whether something could be launched, and no thread is about it.
+    /// True if something could be launched, and no thread is about it.
     pub(super) fn backlog(&self) -> bool {
-        self.launcher.is_some() && self.machine.can_launch().is_ok() && !self.is_for_other(None)
+        self.launcher.is_some() && self.machine.can_launch().is_ok() && !self.is_for_caller()
     }
 
-    /// Whether what comes next is to be launched by another thread than the one that launches this
-    /// command, if any.
+    /// True if what comes next is launched by the thread that submitted it.
     #[inline]
-    pub(super) fn is_for_other(&self, own: Option<CmdId>) -> bool {
-        if self.here.is_empty() {
+    pub(super) fn is_for_caller(&self) -> bool {
+        if self.caller_launched.is_empty() {
             return false;
         }
         let next = self.machine.peek_launch();
-        next != own && next.is_some_and(|next| self.here.binary_search(&next).is_ok())
+        next.is_some_and(|next| self.caller_launched.binary_search(&next).is_ok())
     }
 
-    /// The reaper looks. Says whether the shared launcher thread does not come, as it may hang in
-    /// another launch: then the pump is to launch.
-    pub(super) fn launcher_is_late(&mut self, looks: u32) -> bool {
-        let late = self.launcher_asked && self.backlog();
-        self.late_looks = if late { self.late_looks.saturating_add(looks) } else { 0 };
-        self.pump_due = self.late_looks >= LATE_LOOKS;
-        self.pump_due
+    /// These commands have passed the launch point without a launch.
+    pub(super) fn pass(&mut self, from: CmdId, to: CmdId) {
+        if to > from {
+            self.discard(from, to);
+            self.end_waits_early(from, to);
+            self.end_waits();
+        }
     }
 
-    /// Has the shared launcher thread look for room if the window is full.
-    pub(super) fn note_full_window(&mut self) {
-        self.look_due = self.machine.can_launch() == Err(LaunchBlock::WindowFull);
+    /// The launch of this command has failed.
+    pub(super) fn fail_launch(&mut self, cmd: CmdId, fault: Fault) {
+        self.machine.handle_signal(now(), Signal::LaunchFailed { cmd, fault });
+        self.lose_if_sticky(fault);
+        self.end_waits_early(cmd, CmdId(cmd.count()));
+        self.end_waits();
     }
 
     /// Notes how many commands the device has room for by now.
@@ -150,16 +175,22 @@ impl<S: Submit<Payload: Sized>> State<S> {
         }
     }
 
+    /// Returns whether another scheduler holds what is in flight, as far as is known while no
+    /// thread launches.
+    pub(super) fn is_held(&self) -> bool {
+        self.launcher.as_ref().is_some_and(|launcher| launcher.is_held())
+    }
+
     pub(super) fn oldest_in_flight(&self) -> Option<CmdId> {
         (self.machine.in_flight() > 0).then(|| CmdId(self.machine.retired()))
     }
 
-    /// Whether everything that was submitted has retired.
+    /// True if everything that was submitted has retired.
     pub(super) fn is_drained(&self) -> bool {
         self.machine.submitted() == self.machine.retired()
     }
 
-    /// Whether nothing is taken any more, and nothing is left to do.
+    /// True if nothing is taken any more, and nothing is left to do.
     pub(super) fn is_over(&self) -> bool {
         self.lifecycle.is_closing() && self.is_drained() && !self.step.on_device()
     }
@@ -186,11 +217,19 @@ impl<S: Submit<Payload: Sized>> State<S> {
 
     /// Free places in the ring.
     fn free(&self) -> u64 {
-        let unfinished = self.machine.submitted() - self.machine.retired();
-        (self.payloads.len() as u64).saturating_sub(unfinished)
+        (self.capacity as u64).saturating_sub(self.unfinished())
     }
 
-    /// Whether there is room for a submitter: one that waits for room under this number, or one
+    /// Commands that have not retired.
+    fn unfinished(&self) -> u64 {
+        self.machine.submitted() - self.machine.retired()
+    }
+
+    pub(super) const fn capacity(&self) -> usize {
+        self.capacity
+    }
+
+    /// True if there is room for a submitter: one that waits for room under this number, or one
     /// that waits for none.
     #[inline]
     pub(super) fn has_room(&self, waiter: Option<WaiterId>) -> bool {

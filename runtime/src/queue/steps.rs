@@ -33,7 +33,7 @@ where
         self.run_steps_from(self.lock())
     }
 
-    /// The same for a caller that has the state.
+    /// Carries out the steps that are due, for a caller that has the state.
     pub(super) fn run_steps_from<'a>(
         &'a self,
         mut state: Guard<'a, S>,

@@ -7,11 +7,11 @@ use xsched_core::time::Instant;
 use crate::clock::now;
 use crate::latency::Latencies;
 
-/// Of so many commands, one is measured in a queue that is never idle. Reading the clock costs as
-/// much as launching.
-const SAMPLED: u64 = 64;
+/// One of this number of commands is measured in a queue that is never idle. Reading the clock
+/// costs as much as launching.
+const SAMPLE_EVERY: u64 = 64;
 
-/// What is measured of a queue.
+/// Measurements of a queue.
 #[derive(Debug, Default)]
 pub(super) struct Timing {
     /// The command that is measured, and when it was submitted.
@@ -27,12 +27,12 @@ impl Timing {
     /// A command was submitted; `at` is when, if that is known.
     #[inline]
     pub(super) fn submitted(&mut self, cmd: CmdId, at: Option<Instant>) {
-        if self.sample.is_none() && (at.is_some() || cmd.0.is_multiple_of(SAMPLED)) {
+        if self.sample.is_none() && (at.is_some() || cmd.0.is_multiple_of(SAMPLE_EVERY)) {
             self.sample = Some((cmd, at.unwrap_or_else(now)));
         }
     }
 
-    /// So many commands have retired by now.
+    /// Notes that this number of commands have retired by now.
     #[inline]
     pub(super) fn retired(&mut self, retired: u64, now: Instant) {
         if let Some((_, since)) = self.sample.take_if(|(cmd, _)| cmd.0 < retired) {
@@ -54,7 +54,7 @@ impl Timing {
             (_, HoldState::Held(_)) => {
                 self.holds.record(since.map_or(0, |since| now().since(since).as_ns()));
             }
-            (_, HoldState::Running | HoldState::Resuming) => {}
+            _ => {}
         }
     }
 }

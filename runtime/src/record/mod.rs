@@ -1,12 +1,12 @@
 //! Records: what the scheduler is fed and answers, and what the queues do, on the way to a file.
 //!
-//! Each source writes to a [`Tape`] of its own, under a lock that it holds anyway or on its own
-//! thread. A tape fills a chunk of fixed size and then exchanges it for an empty one; a writer
-//! thread empties full ones into the file. No source waits for the writer: if it has no empty
-//! chunk, entries are lost, counted, and the count is written where they would be.
+//! Each source writes to a buffer of its own, under a lock that it holds anyway or on its
+//! own thread. A buffer fills a chunk of fixed size and then exchanges it for an empty one; a
+//! writer thread empties full ones into the file. No source waits for the writer: if it has no
+//! empty chunk, entries are lost, counted, and the count is written where they would be.
 
-mod shelf;
-mod tape;
+mod buffer;
+mod chunk_pool;
 mod writer;
 
 use std::io;
@@ -14,20 +14,20 @@ use std::sync::Arc;
 
 use xsched_core::hal::DeviceInfo;
 use xsched_core::id::{DeviceId, QueueId};
-use xsched_core::record::{Body, DeviceNote, Name, Source};
+pub use xsched_core::record::*;
 
 use crate::clock::now;
 use crate::error::Error;
 use crate::sync::{Mutex, lock};
 
-pub(crate) use shelf::Shelf;
-pub(crate) use tape::Tape;
+pub(crate) use buffer::RecordBuffer;
+pub(crate) use chunk_pool::ChunkPool;
 pub(crate) use writer::write;
 
 /// The queue of an entry that is about none.
 pub(crate) const NO_QUEUE: QueueId = QueueId::new(0, 0);
 
-/// What was recorded.
+/// Figures of a record.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RecordStats {
@@ -61,41 +61,41 @@ pub(crate) struct ActiveRecord {
 #[derive(Debug, Default)]
 struct Inner {
     devices: Vec<DeviceNote>,
-    active: Option<Tape>,
+    active: Option<RecordBuffer>,
 }
 
 impl ActiveRecord {
-    pub(crate) fn begin(&self, shelf: &Arc<Shelf>) -> Result<(), Error> {
+    pub(crate) fn begin(&self, pool: &Arc<ChunkPool>) -> Result<(), Error> {
         let mut inner = lock(&self.inner);
         if inner.active.is_some() {
             return Err(Error::AlreadyRecording);
         }
-        let mut tape = Tape::new(shelf, Source::Scheduler, NO_QUEUE);
-        inner.devices.iter().for_each(|note| tape.note(now(), Body::Device(*note)));
-        inner.active = Some(tape);
+        let mut buffer = RecordBuffer::new(pool, Source::Scheduler, NO_QUEUE);
+        inner.devices.iter().for_each(|note| buffer.note(now(), Body::Device(*note)));
+        inner.active = Some(buffer);
         Ok(())
     }
 
     pub(crate) fn end(&self) {
-        let tape = lock(&self.inner).active.take();
-        drop(tape);
+        let buffer = lock(&self.inner).active.take();
+        drop(buffer);
     }
 
     pub(crate) fn add_device(&self, device: DeviceId, info: DeviceInfo) {
         let note = DeviceNote { device, units: info.units, name: Name::new(info.name) };
         let mut inner = lock(&self.inner);
         inner.devices.push(note);
-        if let Some(tape) = &mut inner.active {
-            tape.note(now(), Body::Device(note));
+        if let Some(buffer) = &mut inner.active {
+            buffer.note(now(), Body::Device(note));
         }
     }
 
-    /// Records a queue, if there is a recording: `start` gets its tape.
-    pub(crate) fn join(&self, queue: QueueId, start: impl FnOnce(Tape)) {
+    /// Records a queue, if there is a recording: `start` gets its buffer.
+    pub(crate) fn join(&self, queue: QueueId, start: impl FnOnce(RecordBuffer)) {
         // Under the lock, so that the end of the recording does not miss it.
         let inner = lock(&self.inner);
-        if let Some(tape) = &inner.active {
-            start(Tape::new(&tape.shelf, Source::Queue, queue));
+        if let Some(buffer) = &inner.active {
+            start(RecordBuffer::new(&buffer.pool, Source::Queue, queue));
         }
     }
 }

@@ -86,7 +86,7 @@ impl SchedulerHandle {
     /// Waits for the scheduler's end, at most until `deadline`. False if it has not come.
     pub(crate) fn wait_gone(&self, deadline: Deadline) -> bool {
         let mut inbox = lock(&self.inbox);
-        while !inbox.closed {
+        while !inbox.has_ended() {
             let Some(next) = wait(&self.ended, inbox, deadline) else { return false };
             inbox = next;
         }

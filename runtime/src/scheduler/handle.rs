@@ -5,7 +5,7 @@
 //! are closures that its thread runs. No lock that another thread waits for is held across a call
 //! of a policy, so that a policy that hangs hangs no other thread.
 //!
-//! One thread at a time runs rounds of the scheduler: its own, or, if the policy is quick, the
+//! One thread at a time runs rounds of the scheduler: its own, or, if the policy is trusted, the
 //! thread that notifies it. Other threads leave their reports, and the one that runs looks again
 //! before it stops.
 
@@ -14,11 +14,11 @@ use std::time::Duration;
 
 use xsched_core::id::{CmdId, EventRef, QueueId};
 use xsched_core::message::Order;
-use xsched_core::policy::Policy;
+use xsched_core::policy::{MayHold, Policy};
 use xsched_core::scheduler::SchedulerError;
 use xsched_core::time::Instant;
 
-use super::mailbox::{Inbox, Mail};
+use super::mailbox::{Inbox, Mail, Phase};
 use super::policy::PolicyFailures;
 use super::question::{NoAnswer, Question, WhileRunning};
 use super::register::Register;
@@ -30,11 +30,6 @@ use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::sync::{Condvar, Mutex, MutexGuard, bound, lock, mpsc};
 use crate::urgency;
 use crate::workers::Committer;
-
-/// Spin hints before the scheduler looks again: a few microseconds.
-const SPIN_HINTS: u32 = bound(96, 0);
-/// If its last sleep, with the round that followed, took less than this.
-const SHORT_SLEEP: xsched_core::time::Duration = xsched_core::time::Duration::from_us(50);
 
 /// Rounds that a thread which notifies the scheduler runs in a row. The scheduler's thread does the
 /// rest.
@@ -63,7 +58,7 @@ pub(crate) struct SchedulerHandle {
     rounds: Mutex<Option<RoundState>>,
     /// The thread that notifies the scheduler may run a round.
     quick: AtomicBool,
-    /// Whether the policy may hold a queue, and spares all of the highest priority.
+    /// True if the policy may hold a queue, and spares all of the highest priority.
     holds: AtomicBool,
     spares: AtomicBool,
     policy_name: Mutex<&'static str>,
@@ -139,14 +134,15 @@ impl SchedulerHandle {
         *lock(&self.rounds) = Some(RoundState { scheduler, mail: Mail::default() });
     }
 
-    /// What the policy says of itself may have changed.
+    /// Reads again what the policy says of itself, which may have changed.
     fn note_policy(&self, scheduler: &Scheduler) {
-        self.quick.store(scheduler.policy().is_quick(), Ordering::Relaxed);
-        self.holds.store(scheduler.policy().holds(), Ordering::Relaxed);
-        self.spares.store(scheduler.policy().spares_equals(), Ordering::Relaxed);
+        let (policy, may_hold) = (scheduler.policy(), scheduler.policy().needs().may_hold);
+        self.quick.store(policy.is_trusted(), Ordering::Relaxed);
+        self.holds.store(may_hold != MayHold::Nothing, Ordering::Relaxed);
+        self.spares.store(may_hold == MayHold::Lower, Ordering::Relaxed);
     }
 
-    /// Whether the policy may hold a queue, as it said at the end of the last round. `is_first`: no
+    /// True if the policy may hold a queue, as it said at the end of the last round. `is_first`: no
     /// queue has a higher priority.
     pub(crate) fn policy_holds(&self, is_first: bool) -> bool {
         self.holds.load(Ordering::Relaxed) && !(is_first && self.spares.load(Ordering::Relaxed))
@@ -171,7 +167,7 @@ impl SchedulerHandle {
     /// lock.
     pub(crate) fn notify(&self, queue: QueueId) {
         let mut inbox = lock(&self.inbox);
-        if inbox.closed {
+        if inbox.has_ended() {
             return;
         }
         if inbox.running {
@@ -187,7 +183,7 @@ impl SchedulerHandle {
         }
     }
 
-    /// Whether the calling thread is less urgent than the threads of the runtime. It does no work
+    /// True if the calling thread is less urgent than the threads of the runtime. It does no work
     /// that more urgent threads would have to wait for.
     pub(crate) fn outranks_this_thread(&self) -> bool {
         urgency::is_below(self.urgency)
@@ -211,7 +207,7 @@ impl SchedulerHandle {
         match due {
             Ok(due) => inbox.due = due,
             // Its state cannot be known. The scheduler's thread ends, and all holds.
-            Err(_) => inbox.crashed = true,
+            Err(_) => inbox.advance(Phase::Failed),
         }
         // The scheduler's thread sleeps for as long as it was told before: for ever if it fell
         // asleep while this ran.
@@ -270,11 +266,11 @@ impl SchedulerHandle {
     }
 
     /// Waits for mail and answers it, on the scheduler's thread. False if it was the last.
-    pub(crate) fn serve(&self, slept: &mut Option<Instant>) -> bool {
-        let over = self.wait(slept);
+    pub(crate) fn serve(&self) -> bool {
+        let over = self.wait();
         let mut rounds = lock(&self.rounds);
         let Some(RoundState { scheduler, mail }) =
-            rounds.as_mut().filter(|_| !lock(&self.inbox).crashed)
+            rounds.as_mut().filter(|_| lock(&self.inbox).phase < Phase::Failed)
         else {
             return false;
         };
@@ -307,7 +303,7 @@ impl SchedulerHandle {
         }
     }
 
-    /// Whether the scheduler's thread sleeps past the time when it wants to be asked, and no
+    /// True if the scheduler's thread sleeps past the time when it wants to be asked, and no
     /// thread is about to wake it.
     #[cfg(all(test, loom))]
     pub(crate) fn is_timer_lost(&self) -> bool {
@@ -324,7 +320,7 @@ impl SchedulerHandle {
         request: impl FnOnce(Instant, &mut Scheduler) + Send + 'static,
     ) -> u64 {
         let mut inbox = lock(&self.inbox);
-        if inbox.closed {
+        if inbox.has_ended() {
             return u64::MAX;
         }
         inbox.numbered += 1;
@@ -404,21 +400,9 @@ impl SchedulerHandle {
         })
     }
 
-    /// Stays awake for a moment if the last sleep was short: waking the scheduler costs a submitter
-    /// more than the moment costs the processor. It does not look meanwhile, so that reports merge
-    /// instead of being fetched one by one, from memory that submitters are busy with.
-    fn linger(slept: &mut Option<Instant>) {
-        let slept = slept.take().map(|since| crate::clock::now().since(since));
-        if slept.is_none_or(|slept| slept < SHORT_SLEEP) {
-            (0..SPIN_HINTS).for_each(|_| std::hint::spin_loop());
-        }
-    }
-
     /// Waits until there is something to do that no other thread does, and is the one that runs
-    /// from then on. Called by the scheduler's thread alone. True if it is the last time. `slept`:
-    /// when it last fell asleep, if it did.
-    pub(crate) fn wait(&self, slept: &mut Option<Instant>) -> bool {
-        Self::linger(slept);
+    /// from then on. Called by the scheduler's thread alone. True if it is the last time.
+    pub(crate) fn wait(&self) -> bool {
         let mut inbox = lock(&self.inbox);
         let over = loop {
             let over = self.is_over(&inbox);
@@ -427,7 +411,6 @@ impl SchedulerHandle {
                 break over;
             }
             inbox.asleep = true;
-            *slept = Some(crate::clock::now());
             inbox.sleeps_until = inbox.due.filter(|_| !inbox.running);
             // A thread that runs rounds meanwhile wakes this one if there is anything left.
             inbox = match left_ns.filter(|_| !inbox.running) {
@@ -452,24 +435,24 @@ impl SchedulerHandle {
             self.send(|_, _| panic!("as a test wants it"));
         } else {
             let mut inbox = lock(&self.inbox);
-            inbox.broken = true;
+            inbox.advance(Phase::Failed);
             self.wake(inbox);
         }
     }
 
-    /// Whether no queue is left and none will come.
+    /// True if no queue is left and none will come.
     fn is_over(&self, inbox: &Inbox) -> bool {
-        #[cfg(test)]
-        if inbox.broken {
-            return true;
+        match inbox.phase {
+            Phase::Open => false,
+            Phase::Stopping => lock(&self.register).is_empty(),
+            Phase::Failed | Phase::Ended => true,
         }
-        inbox.crashed || inbox.stop && lock(&self.register).is_empty()
     }
 
     /// Ends the scheduler's thread once the last queue has gone.
     pub(crate) fn stop(&self) {
         let mut inbox = lock(&self.inbox);
-        inbox.stop = true;
+        inbox.advance(Phase::Stopping);
         self.wake(inbox);
     }
 
@@ -478,7 +461,7 @@ impl SchedulerHandle {
         self.gone.store(true, Ordering::Release);
         self.round_started_ns.store(0, Ordering::Release);
         let mut inbox = lock(&self.inbox);
-        inbox.closed = true;
+        inbox.advance(Phase::Ended);
         let unanswered = std::mem::take(&mut inbox.requests);
         inbox.reports.clear();
         drop(inbox);
@@ -490,7 +473,7 @@ impl SchedulerHandle {
         }
     }
 
-    /// Whether the scheduler has ended.
+    /// True if the scheduler has ended.
     pub(crate) fn is_gone(&self) -> bool {
         self.gone.load(Ordering::Acquire)
     }
@@ -547,7 +530,7 @@ impl SchedulerHandle {
         register.put(id, Some(Arc::clone(&queue)));
         let early: Vec<_> = register.early.extract_if(.., |(of, _)| *of == id).collect();
         drop(register);
-        self.record.join(id, |tape| queue.record(Some(tape)));
+        self.record.join(id, |buffer| queue.record(Some(buffer)));
         for (_, order) in early {
             // No other thread knows the queue, so it is not busy.
             if let Ok(Some(staged)) = queue.deliver(order) {

@@ -1,5 +1,5 @@
-//! What a round of the scheduler could not do because a thread that has lost its processor has the
-//! state of a queue. The next rounds try again, and do not wait for that thread.
+//! Work that a round of the scheduler could not do because a thread that has lost its processor has
+//! the state of a queue. The next rounds try again, and do not wait for that thread.
 
 use std::mem::discriminant;
 
@@ -20,7 +20,7 @@ impl Late {
         u32::try_from(self.reports.len() + self.orders.len()).unwrap_or(u32::MAX)
     }
 
-    /// Whether an order for this queue is late: then later ones come after it.
+    /// True if an order for this queue is late: then later ones come after it.
     pub(super) fn awaits(&self, id: QueueId) -> bool {
         self.orders.iter().any(|(of, _)| *of == id)
     }

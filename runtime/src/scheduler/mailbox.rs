@@ -1,4 +1,4 @@
-//! What waits for the scheduler.
+//! Mail for the scheduler.
 
 use std::sync::Arc;
 
@@ -23,12 +23,7 @@ pub(super) struct Inbox {
     /// Requests so far.
     pub(super) numbered: u64,
     pub(super) reports: Vec<QueueId>,
-    pub(super) stop: bool,
-    /// A test ends the scheduler's thread.
-    #[cfg(test)]
-    pub(super) broken: bool,
-    /// The scheduler has ended; the inbox takes nothing any more.
-    pub(super) closed: bool,
+    pub(super) phase: Phase,
     /// The scheduler's thread sleeps and has not been notified. Notifying is a system call, even
     /// where no thread waits.
     pub(super) asleep: bool,
@@ -38,17 +33,36 @@ pub(super) struct Inbox {
     pub(super) due: Option<Instant>,
     /// Until when the scheduler's thread sleeps, if it does and not for ever.
     pub(super) sleeps_until: Option<Instant>,
-    /// A round has panicked.
-    pub(super) crashed: bool,
+}
+
+/// How near the scheduler is to its end. A phase never gives way to an earlier one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Phase {
+    #[default]
+    Open,
+    /// The thread ends once the last queue has gone.
+    Stopping,
+    /// A round has panicked: the thread ends at once.
+    Failed,
+    /// The scheduler has ended; the inbox takes nothing any more.
+    Ended,
 }
 
 impl Inbox {
+    pub(super) fn advance(&mut self, phase: Phase) {
+        self.phase = self.phase.max(phase);
+    }
+
+    pub(super) fn has_ended(&self) -> bool {
+        self.phase == Phase::Ended
+    }
+
     pub(super) fn has_mail(&self) -> bool {
         !self.requests.is_empty() || !self.reports.is_empty()
     }
 }
 
-/// What a round of the scheduler starts with.
+/// Mail that a round of the scheduler starts with.
 #[derive(Default)]
 pub(crate) struct Mail {
     /// Closures to run.
@@ -57,6 +71,6 @@ pub(crate) struct Mail {
     pub(crate) reports: Vec<QueueId>,
     /// Where the orders of the round have had steps staged.
     pub(super) staged: Vec<Arc<Committer>>,
-    /// What earlier rounds could not do.
+    /// Work that earlier rounds could not do.
     pub(super) late: Late,
 }

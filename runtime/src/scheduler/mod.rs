@@ -22,7 +22,7 @@ use xsched_core::record::Recorded;
 use xsched_core::scheduler::{Heap, SchedulerError};
 
 use crate::error::Error;
-use crate::record::Tape;
+use crate::record::RecordBuffer;
 use crate::stats::{Label, Snapshot};
 use crate::workers::Committer;
 
@@ -37,14 +37,14 @@ pub(crate) use thread::look;
 pub(crate) use thread::start;
 
 /// The scheduler as the runtime uses it.
-pub(crate) type Scheduler = Recorded<IsolatedPolicy, Heap, Tape>;
+pub(crate) type Scheduler = Recorded<IsolatedPolicy, Heap, RecordBuffer>;
 
 /// A thread that has lost its processor has the queue's state. The caller comes again later rather
 /// than wait for that thread, which may be of low priority.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Busy;
 
-/// What the scheduler does with a queue, whatever its device and its commands are.
+/// Operations of the scheduler on a queue, whatever its device and its commands are.
 pub(crate) trait ScheduledQueue: Send + Sync {
     /// The report that waits for the scheduler.
     fn take_report(&self) -> Result<Option<Report>, Busy>;
@@ -60,16 +60,16 @@ pub(crate) trait ScheduledQueue: Send + Sync {
     fn close(&self);
     /// Waits until everything that was submitted has retired; false once the deadline has passed.
     fn wait_drained(&self, deadline: Deadline) -> bool;
-    /// What the queue is called.
+    /// Name of the queue.
     fn label(&self) -> &Label;
-    /// Whether the queue ends as soon as the reaper comes to it.
+    /// True if the queue ends as soon as the reaper comes to it.
     fn is_leaving(&self) -> bool;
     /// The queue's figures.
     fn snapshot(&self) -> Snapshot;
     /// Takes a command that waits for an event, if `admit` agrees when told its number.
     fn enqueue_wait(&self, event: EventRef, admit: &mut Admit<'_>) -> Result<Option<CmdId>, Error>;
     /// Begins to record what happens to the queue, unless it is recorded already, or ends it.
-    fn record(&self, tape: Option<Tape>);
+    fn record(&self, buffer: Option<RecordBuffer>);
 }
 
 /// Says whether there is something to wait for.

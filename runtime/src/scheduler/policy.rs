@@ -5,15 +5,15 @@ use std::sync::Arc;
 
 use xsched_core::hint::PolicyHint;
 use xsched_core::id::QueueId;
-use xsched_core::policy::{Changed, Decisions, Event, Policy, Urgency, Verdict};
+use xsched_core::policy::{Changed, Decisions, Event, MayHold, Needs, Policy, Urgency, Verdict};
 use xsched_core::scheduler::QueueTable;
-use xsched_core::time::{Duration, Instant};
+use xsched_core::time::Instant;
 
 use xsched_policies::any::Any;
 
 use crate::panics::caught;
 
-/// What is told when a policy panics.
+/// Learns of panics of the policy.
 pub(crate) trait PolicyFailures: Send + Sync {
     /// The policy has panicked, during a round or a request. All queues must be decided anew.
     fn policy_failed(&self);
@@ -25,8 +25,8 @@ pub(crate) struct IsolatedPolicy {
     policy: Option<Box<dyn Policy + Send>>,
     name: &'static str,
     failures: Arc<dyn PolicyFailures>,
-    /// It is believed that it is quick, if it says so.
-    trusted: bool,
+    /// The policy may be called on threads that submit and wait.
+    is_trusted: bool,
 }
 
 impl std::fmt::Debug for IsolatedPolicy {
@@ -44,17 +44,23 @@ impl IsolatedPolicy {
         trusted: bool,
     ) -> Self {
         let name = policy.name();
-        let trusted = trusted || Any::contains::<P>();
-        Self { policy: Some(Box::new(policy)), name, failures, trusted }
+        let is_trusted = trusted || Any::contains::<P>();
+        Self { policy: Some(Box::new(policy)), name, failures, is_trusted }
     }
 
-    /// What the policy answers; nothing if it panics or has done so before.
+    /// True if threads that submit and wait may call the policy: one that is built in, or that the
+    /// user trusts, and that has not panicked.
+    pub(crate) const fn is_trusted(&self) -> bool {
+        self.is_trusted && self.policy.is_some()
+    }
+
+    /// Calls the policy; no answer if it panics or has done so before.
     fn ask<T>(&mut self, question: impl FnOnce(&mut dyn Policy) -> T) -> Option<T> {
         let policy = self.policy.as_deref_mut()?;
         caught(|| question(policy)).map_err(|_| self.give_up()).ok()
     }
 
-    /// What the policy answers without changing. A panic is not told: it would come again in
+    /// Asks the policy without changing it. A panic is not told: it would come again in
     /// `decide`, and be dealt with there.
     fn read<T>(&self, question: impl FnOnce(&dyn Policy) -> T) -> Option<T> {
         let policy = self.policy.as_deref()?;
@@ -69,7 +75,7 @@ impl IsolatedPolicy {
         self.dispose();
     }
 
-    /// Its destructor may panic as well.
+    /// Drops the policy, whose destructor may panic as well.
     fn dispose(&mut self) {
         let policy = self.policy.take();
         if caught(|| drop(policy)).is_err() {
@@ -89,28 +95,9 @@ impl Policy for IsolatedPolicy {
         self.name
     }
 
-    fn holds(&self) -> bool {
-        self.read(|policy| policy.holds()).unwrap_or(false)
-    }
-
-    fn progress_every(&self) -> Option<Duration> {
-        self.read(|policy| policy.progress_every()).flatten()
-    }
-
-    fn reads_cpu_priority(&self) -> bool {
-        self.read(|policy| policy.reads_cpu_priority()).unwrap_or(false)
-    }
-
-    fn spares_the_highest(&self) -> bool {
-        self.read(|policy| policy.spares_the_highest()).unwrap_or(false)
-    }
-
-    fn spares_equals(&self) -> bool {
-        self.read(|policy| policy.spares_equals()).unwrap_or(false)
-    }
-
-    fn is_quick(&self) -> bool {
-        self.trusted && self.read(|policy| policy.is_quick()).unwrap_or(false)
+    fn needs(&self) -> Needs {
+        let nothing = Needs { may_hold: MayHold::Nothing, ..Needs::default() };
+        self.read(|policy| policy.needs()).unwrap_or(nothing)
     }
 
     fn configure(&mut self, hint: PolicyHint) -> bool {

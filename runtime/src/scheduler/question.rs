@@ -30,7 +30,7 @@ enum State<T> {
     Dropped,
 }
 
-/// What an asker does whose time is over while the question runs.
+/// Behaviour of an asker whose time is over while the question runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum WhileRunning {
     /// The asker leaves; what the question does then is undone, or harmless.

@@ -8,7 +8,7 @@ use xsched_core::record::Source;
 
 use super::SchedulerHandle;
 use crate::error::Error;
-use crate::record::{NO_QUEUE, RecordStats, RecordingError, Shelf, Tape, write};
+use crate::record::{ChunkPool, NO_QUEUE, RecordBuffer, RecordStats, RecordingError, write};
 
 /// A recording that goes on until it is finished or dropped; see [`crate::Runtime::record`].
 ///
@@ -33,7 +33,7 @@ use crate::record::{NO_QUEUE, RecordStats, RecordingError, Shelf, Tape, write};
 #[must_use = "dropping it ends the recording"]
 pub struct Recording {
     scheduler: Arc<SchedulerHandle>,
-    shelf: Arc<Shelf>,
+    pool: Arc<ChunkPool>,
     writer: Option<JoinHandle<io::Result<RecordStats>>>,
 }
 
@@ -42,20 +42,20 @@ impl Recording {
         scheduler: &Arc<SchedulerHandle>,
         sink: impl Write + Send + 'static,
     ) -> Result<Self, Error> {
-        let shelf = Arc::new(Shelf::new());
-        scheduler.record.begin(&shelf)?;
-        let of_writer = Arc::clone(&shelf);
+        let pool = Arc::new(ChunkPool::new());
+        scheduler.record.begin(&pool)?;
+        let of_writer = Arc::clone(&pool);
         let thread = std::thread::Builder::new().name("xsched-recorder".to_owned());
         let writer = thread.spawn(move || write(&of_writer, sink)).map_err(|source| {
             scheduler.record.end();
             Error::Thread { name: "recorder", source }
         })?;
         // From here on, dropping it cleans up.
-        let recording = Self { scheduler: Arc::clone(scheduler), shelf, writer: Some(writer) };
-        let tape = Tape::new(&recording.shelf, Source::Scheduler, NO_QUEUE);
-        scheduler.ask(move |now, scheduler| drop(scheduler.start(now, tape)))?;
+        let recording = Self { scheduler: Arc::clone(scheduler), pool, writer: Some(writer) };
+        let buffer = RecordBuffer::new(&recording.pool, Source::Scheduler, NO_QUEUE);
+        scheduler.ask(move |now, scheduler| drop(scheduler.start(now, buffer)))?;
         for (id, queue) in scheduler.queues() {
-            scheduler.record.join(id, |tape| queue.record(Some(tape)));
+            scheduler.record.join(id, |buffer| queue.record(Some(buffer)));
         }
         Ok(recording)
     }
@@ -65,10 +65,10 @@ impl Recording {
     /// # Errors
     /// If it could not be written as a whole.
     pub fn finish(mut self) -> Result<RecordStats, RecordingError> {
-        self.end_tapes();
-        // Without an answer its tape is given up, after the same time.
+        self.end_buffers();
+        // Without an answer its buffer is given up, after the same time.
         let _ = self.scheduler.ask(|_, scheduler| drop(scheduler.stop()));
-        self.shelf.close(self.scheduler.lease);
+        self.pool.close(self.scheduler.lease);
         match self.writer.take().map(JoinHandle::join) {
             Some(Ok(written)) => Ok(written?),
             Some(Err(_)) | None => Err(RecordingError::Panicked),
@@ -76,7 +76,7 @@ impl Recording {
     }
 
     /// The queues stop recording.
-    fn end_tapes(&self) {
+    fn end_buffers(&self) {
         self.scheduler.record.end();
         for (_, queue) in self.scheduler.queues() {
             queue.record(None);
@@ -87,9 +87,9 @@ impl Recording {
 impl Drop for Recording {
     fn drop(&mut self) {
         if self.writer.is_some() {
-            self.end_tapes();
+            self.end_buffers();
             self.scheduler.send(|_, scheduler| drop(scheduler.stop()));
-            self.shelf.close(self.scheduler.lease.saturating_mul(2));
+            self.pool.close(self.scheduler.lease.saturating_mul(2));
         }
     }
 }

@@ -41,7 +41,7 @@ impl Register {
         queues.filter(|queue| queue.is_leaving()).count()
     }
 
-    /// Whether no queue is there.
+    /// True if no queue is there.
     pub(super) fn is_empty(&self) -> bool {
         self.entries.iter().flatten().all(|(_, queue)| queue.is_none())
     }
@@ -58,7 +58,7 @@ impl Register {
         self.entries[id.index()].replace((id, queue)).and_then(|(_, queue)| queue)
     }
 
-    /// Whether the queue was there and has gone, so that it has no use for orders.
+    /// True if the queue was there and has gone, so that it has no use for orders.
     pub(super) fn has_gone(&self, id: QueueId) -> bool {
         let slot = self.entries.get(id.index()).and_then(Option::as_ref);
         slot.is_some_and(|(known, queue)| *known == id && queue.is_none())

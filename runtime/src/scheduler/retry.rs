@@ -12,15 +12,15 @@ use crate::clock::now;
 use crate::error::Error;
 use crate::sync::atomic::Ordering;
 
-/// When the scheduler's thread tries again.
-const RETRY: Duration = Duration::from_us(100);
+/// Delay after which the scheduler's thread tries again.
+const RETRY_DELAY: Duration = Duration::from_us(100);
 
 impl SchedulerHandle {
     /// When the next round is due.
     pub(super) fn next_round(&self, scheduler: &Scheduler, mail: &Mail) -> Option<Instant> {
         let late = mail.late.count();
         self.late.store(late, Ordering::Relaxed);
-        let retry = (late > 0).then(|| now() + RETRY);
+        let retry = (late > 0).then(|| now() + RETRY_DELAY);
         scheduler.poll_timeout().into_iter().chain(retry).min()
     }
 
@@ -52,7 +52,7 @@ impl SchedulerHandle {
             if now().since(start) > Duration::from(self.lease.saturating_mul(2)) {
                 return Err(Error::SchedulerSilent);
             }
-            std::thread::sleep(RETRY.into());
+            std::thread::sleep(RETRY_DELAY.into());
             self.ask(|_, _| ())?;
         }
         Ok(())

@@ -32,8 +32,7 @@ impl Drop for Gone<'_> {
 }
 
 fn rounds(handle: &SchedulerHandle) {
-    let mut slept = None;
-    while handle.serve(&mut slept) {}
+    while handle.serve() {}
 }
 
 /// Looks at the lease until the other end of `end` is dropped.

@@ -1,4 +1,4 @@
-//! Which thread is woken when a device says that there are completions.
+//! Waking a thread when a device says that there are completions.
 
 use std::sync::Arc;
 use std::task::{Wake, Waker};
@@ -6,7 +6,7 @@ use std::task::{Wake, Waker};
 use super::QueueList;
 use crate::lock::Lock;
 
-/// What a device wakes when a queue has completions, once each time it is armed. The thread that
+/// Waker of a device for a queue's completions, once each time it is armed. The thread that
 /// waits for them looks itself, which saves handing them over; without one, the reaper does.
 ///
 /// A thread in front must look for completions when it was woken, or pass on that it did not: see
@@ -34,7 +34,7 @@ impl Alarm {
         }
     }
 
-    /// Whether a thread is in front.
+    /// True if a thread is in front.
     pub(crate) fn has_front(&self) -> bool {
         self.front.lock().is_some()
     }

@@ -14,7 +14,7 @@ use std::sync::{Arc, PoisonError};
 
 use xsched_core::fault::Fault;
 
-use super::{DeviceQueue, USERS};
+use super::{DeviceQueue, USER_CODE};
 use crate::panics::{caught, contain};
 use crate::sync::{Condvar, Mutex, lock};
 
@@ -92,7 +92,7 @@ pub(crate) fn commit_round(
         tracing::warn!(%fault, queues = queues.len(), "the device did not carry out steps");
     }
     for queue in queues.drain(..) {
-        contain(USERS, move || queue.committed(fault));
+        contain(USER_CODE, move || queue.committed(fault));
     }
     true
 }

@@ -13,7 +13,7 @@ pub(crate) struct QueueList {
     changed: Condvar,
     /// The thread polls its queues just now.
     polling: AtomicBool,
-    /// There is something on the list, or it has ended. For a thread that spins.
+    /// Set while something is on the list, or it has ended. For a thread that spins.
     has_news: AtomicBool,
 }
 
@@ -26,14 +26,23 @@ impl std::fmt::Debug for QueueList {
 #[derive(Default)]
 struct Listed {
     queues: Vec<Arc<dyn DeviceQueue>>,
-    /// There may be something to see.
-    notified: bool,
-    stop: bool,
+    notice: Notice,
     /// The thread sleeps, and has to be woken.
     waits: bool,
 }
 
-/// What a thread learns when it looks at its list.
+/// Why a thread is to look, beside new queues.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+enum Notice {
+    #[default]
+    None,
+    /// There may be something to see.
+    Look,
+    /// The thread is to end, now and later.
+    Stop,
+}
+
+/// Answer to a thread that looks at its list.
 pub(super) struct News {
     /// Something is about to happen.
     pub(super) notified: bool,
@@ -56,7 +65,7 @@ impl QueueList {
     }
 
     pub(super) fn stop(&self) {
-        self.tell(|listed| listed.stop = true);
+        self.tell(|listed| listed.notice = Notice::Stop);
     }
 
     /// Makes a change, and wakes the thread if it sleeps.
@@ -76,7 +85,7 @@ impl QueueList {
         // SeqCst, as in `set_polling`: a reaper that is seen polling will arm what it looks at
         // after this call.
         if !self.polling.load(Ordering::SeqCst) {
-            self.tell(|listed| listed.notified = true);
+            self.tell(|listed| listed.notice = listed.notice.max(Notice::Look));
         }
     }
 
@@ -92,7 +101,7 @@ impl QueueList {
         drop(queues);
     }
 
-    /// Whether there is something to take. Takes no lock, so it may be out of date.
+    /// True if there is something to take. Takes no lock, so it may be out of date.
     #[cfg(not(loom))]
     pub(super) fn has_news(&self) -> bool {
         self.has_news.load(Ordering::Relaxed)
@@ -106,7 +115,7 @@ impl QueueList {
         at_most: Option<Duration>,
     ) -> News {
         let mut listed = lock(&self.listed);
-        while listed.queues.is_empty() && !listed.stop && !listed.notified {
+        while listed.queues.is_empty() && listed.notice == Notice::None {
             let Some(span) = at_most else {
                 listed.waits = true;
                 listed = self.changed.wait(listed).unwrap_or_else(PoisonError::into_inner);
@@ -121,8 +130,12 @@ impl QueueList {
         }
         listed.waits = false;
         self.has_news.store(false, Ordering::Relaxed);
-        let notified = std::mem::take(&mut listed.notified) || !listed.queues.is_empty();
+        let stops = listed.notice == Notice::Stop;
+        let notified = !listed.queues.is_empty() || listed.notice == Notice::Look;
+        if !stops {
+            listed.notice = Notice::None;
+        }
         out.append(&mut listed.queues);
-        News { notified, end: listed.stop && out.is_empty() }
+        News { notified, end: stops && out.is_empty() }
     }
 }

@@ -1,12 +1,10 @@
 //! The threads that serve the queues of one device: the reaper, which takes completions that no
 //! thread waits for; the pump, which launches what could not be launched when it was submitted; the
-//! committer, where steps are staged; once there are any, the thread that runs callbacks; and those
-//! that launch for submitters that go from one queue to another. A queue may have a thread of its
-//! own that launches.
+//! committer, where steps are staged; and once there are any, the thread that runs callbacks. A
+//! queue may have a pump of its own.
 
 mod alarm;
 mod commit;
-mod launcher;
 mod list;
 mod pump;
 mod reaper;
@@ -15,7 +13,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use xsched_core::fault::Fault;
-use xsched_core::id::QueueId;
 
 use crate::activity::Activity;
 use crate::error::Error;
@@ -25,18 +22,17 @@ use crate::sync::{Mutex, lock, mpsc, thread};
 
 pub(crate) use alarm::Alarm;
 pub(crate) use commit::{Committer, commit_round};
-pub(crate) use launcher::{LauncherThread, SharedLauncher, Turn, turns_to};
-#[cfg(all(test, loom))]
-pub(crate) use launcher::{Tally, forget_turn, launcher_round};
 pub(crate) use list::QueueList;
-pub(crate) use pump::pump_round;
+#[cfg(all(test, loom))]
+pub(crate) use pump::own_pump_round;
+pub(crate) use pump::{OwnPump, pump_round};
 pub(crate) use reaper::Reaper;
 
-/// What the threads of a device do with a queue, whatever its commands are.
+/// Operations of a device's threads on a queue, whatever its commands are.
 pub(crate) trait DeviceQueue: Send + Sync {
-    /// What was staged has been committed, or has failed so.
+    /// Learns that the staged step has been committed, or has failed.
     fn committed(&self, fault: Option<Fault>);
-    /// Whether the queue needs its completions as soon as they are there. Takes no lock.
+    /// True if the queue needs its completions as soon as they are there. Takes no lock.
     fn is_eager(&self) -> bool;
     /// Takes completions; true if there were any.
     fn reap(&self) -> bool;
@@ -44,20 +40,17 @@ pub(crate) trait DeviceQueue: Send + Sync {
     /// the reaper can forget it. Takes no lock while it is open.
     fn leave(&self) -> bool;
     /// Asks the device to notify the reaper, unless a submitter is about to look anyway. Says how
-    /// long the queue can be left alone, at least `poll_delay`; `None` if the reaper can forget it:
-    /// it asks to be watched again. An idle queue is let go only if `evict_idle`.
-    fn rest(&self, poll_delay: Duration, evict_idle: bool) -> Option<Duration>;
+    /// long the queue can be left alone, at least `poll_delay`; `None` if the reaper can forget it,
+    /// as it has been idle since the last rest: it asks to be watched again.
+    fn rest(&self, poll_delay: Duration) -> Option<Duration>;
     /// Launches what may be launched.
     fn pump(&self);
-    /// Launches what was handed over to the shared launcher thread. Says how many commands that
-    /// were.
-    fn launch_handed_over(&self) -> u32;
 }
 
 /// [`xsched_core::hal::Backend::commit`] of a device.
 pub(crate) type Commit = Box<dyn FnMut() -> Result<(), Fault> + Send>;
 
-/// What is told what the queues of a device do.
+/// Receives the activity of a device's queues.
 pub(crate) type ActivityWatch = Box<dyn Fn(Activity) + Send + Sync>;
 
 /// A callback with what it needs.
@@ -70,8 +63,6 @@ pub(crate) struct Workers {
     /// Where the device has steps committed.
     committer: Option<Arc<Committer>>,
     callbacks: Mutex<Option<mpsc::Sender<Callback>>>,
-    /// Each launches for some of the queues, always the same.
-    launchers: Box<[Arc<SharedLauncher>]>,
     activity: std::sync::OnceLock<ActivityWatch>,
     /// A scheduler above holds all queues.
     held: AtomicBool,
@@ -84,10 +75,9 @@ impl std::fmt::Debug for Workers {
 }
 
 impl Workers {
-    /// Starts the threads, with a committer if the device stages steps. `launchers` threads that
-    /// launch are started when they are needed.
-    pub(crate) fn start(commit: Option<Commit>, launchers: u8) -> Result<Self, Error> {
-        let workers = Self::new(commit.is_some(), launchers);
+    /// Starts the threads, with a committer if the device stages steps.
+    pub(crate) fn start(commit: Option<Commit>) -> Result<Self, Error> {
+        let workers = Self::new(commit.is_some());
         if let (Some(committer), Some(mut commit)) = (workers.committer.clone(), commit) {
             spawn("commit", move || {
                 let mut queues = Vec::new();
@@ -98,7 +88,7 @@ impl Workers {
         spawn("reaper", move || {
             let mut reaper = Reaper::default();
             // The last reference to a queue may go in a round, and with it the backend's halves.
-            while contain(USERS, || reaper.round(&list)).unwrap_or(true) {}
+            while contain(USER_CODE, || reaper.round(&list)).unwrap_or(true) {}
         })?;
         let list = Arc::clone(&workers.pump);
         spawn("pump", move || {
@@ -109,13 +99,12 @@ impl Workers {
     }
 
     /// Everything but the threads: models bring their own.
-    pub(crate) fn new(commits: bool, launchers: u8) -> Self {
+    pub(crate) fn new(commits: bool) -> Self {
         Self {
             reaper: QueueList::new(),
             pump: QueueList::new(),
             committer: commits.then(Arc::default),
             callbacks: Mutex::default(),
-            launchers: (0..launchers).map(|_| SharedLauncher::new()).collect(),
             activity: std::sync::OnceLock::new(),
             held: AtomicBool::new(false),
         }
@@ -131,7 +120,7 @@ impl Workers {
         self.held.swap(held, Ordering::SeqCst) != held
     }
 
-    /// Whether a scheduler above holds all queues.
+    /// True if a scheduler above holds all queues.
     pub(crate) fn is_held(&self) -> bool {
         self.held.load(Ordering::SeqCst)
     }
@@ -152,7 +141,6 @@ impl Workers {
     pub(crate) fn stop(&self) {
         self.reaper.stop();
         self.pump.stop();
-        self.launchers.iter().for_each(|launcher| launcher.stop());
         if let Some(committer) = &self.committer {
             committer.stop();
         }
@@ -175,12 +163,6 @@ impl Workers {
     /// The queue may have something to launch.
     pub(crate) fn pump(&self, queue: Arc<dyn DeviceQueue>) {
         self.pump.push(queue);
-    }
-
-    /// The shared thread that may launch for this queue, if the device has such.
-    pub(crate) fn launcher_for(&self, queue: QueueId) -> Option<Arc<SharedLauncher>> {
-        let count = self.launchers.len().max(1);
-        self.launchers.get(queue.index() % count).cloned()
     }
 
     /// Where callbacks go. They have a thread of their own, since they may take any time.
@@ -217,4 +199,4 @@ pub(crate) fn spawn(name: &'static str, body: impl FnOnce() + Send + 'static) ->
 }
 
 /// Code of users that runs on these threads.
-const USERS: &str = "a waker, or the destructor of a command or of a hardware queue,";
+const USER_CODE: &str = "a waker, or the destructor of a command or of a hardware queue,";

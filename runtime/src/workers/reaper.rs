@@ -3,53 +3,33 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{DeviceQueue, QueueList, USERS};
+use super::{DeviceQueue, QueueList, USER_CODE};
+use crate::backoff::{Backoff, SPINS};
 use crate::panics::contain;
-use crate::sync::bound;
 
-/// Rounds without a completion for which the reaper goes on polling.
-const POLL_ROUNDS: u32 = bound(64, 1);
-/// Spin hints between two rounds of a reaper that polls: about a microsecond. More looks would take
-/// the queue's memory away from the submitter, all the time.
-const SPIN_HINTS: u32 = bound(20, 0);
-/// The reaper's delays between looks at a device that cannot notify it, in microseconds: the first,
-/// and the longest.
-const POLL_DELAY_US: (u64, u64) = (20, 500);
 /// The longest rest while there are queues to look at: fences that were lost must be missed in
 /// time, whenever they were put.
-const REST: Duration = Duration::from_millis(50);
-/// Every so many rests, queues with nothing in flight are let go. It costs a wake-up to come back,
-/// so a queue that is used again and again stays for a while.
-const EVICT_EVERY: u32 = bound(8, 2);
+const REST_MAX: Duration = Duration::from_millis(50);
 
-/// What the reaper knows from one round to the next.
+/// State of the reaper between two rounds.
+#[derive(Default)]
 pub(crate) struct Reaper {
     queues: Vec<Arc<dyn DeviceQueue>>,
     rounds: u32,
-    quiet_rounds: u32,
-    rests: u32,
-    poll_delay: Duration,
-}
-
-impl Default for Reaper {
-    fn default() -> Self {
-        let poll_delay = Duration::from_micros(POLL_DELAY_US.0);
-        Self { queues: Vec::new(), rounds: 0, quiet_rounds: 0, rests: 0, poll_delay }
-    }
+    backoff: Backoff,
 }
 
 impl Reaper {
     /// Looks at all queues once, after a rest if there was nothing to see for a while. False when
     /// there will never be anything again.
     pub(crate) fn round(&mut self, list: &QueueList) -> bool {
-        let polls = !self.queues.is_empty() && self.quiet_rounds < POLL_ROUNDS;
+        let polls = !self.queues.is_empty() && self.backoff.is_spinning();
         list.set_polling(polls);
         let mut span = Duration::ZERO;
         if polls {
-            (0..SPIN_HINTS).for_each(|_| std::hint::spin_loop());
+            self.backoff.spin();
         } else {
-            self.rests = (self.rests + 1) % EVICT_EVERY;
-            span = park(&mut self.queues, self.poll_delay, self.rests == 0);
+            span = park(&mut self.queues, self.backoff.delay());
         }
         let at_most = (!self.queues.is_empty()).then_some(span);
         let news = list.take(&mut self.queues, at_most);
@@ -58,25 +38,25 @@ impl Reaper {
         }
         self.rounds = self.rounds.wrapping_add(1);
         // A reaper that one queue keeps polling must not forget the rest.
-        let all = !polls || self.rounds.is_multiple_of(POLL_ROUNDS);
-        let (mut progress, mut eager_progress) = (false, news.notified);
+        let all = !polls || self.rounds.is_multiple_of(SPINS);
+        let (mut progress, mut eager_progress) = (news.notified, news.notified);
         self.queues.retain(|queue| {
             let eager = queue.is_eager();
             // Their submitters see to these: now and then is enough.
             if !all && !eager {
                 return true;
             }
-            let found = contain(USERS, || queue.reap()).unwrap_or(true);
+            let found = contain(USER_CODE, || queue.reap()).unwrap_or(true);
             progress |= found;
             eager_progress |= found && eager;
             // At once, as a reaper that other queues keep polling never rests.
-            !contain(USERS, || queue.leave()).unwrap_or(false)
+            !contain(USER_CODE, || queue.leave()).unwrap_or(false)
         });
-        self.quiet_rounds = if eager_progress { 0 } else { self.quiet_rounds.saturating_add(1) };
-        if progress || news.notified {
-            self.poll_delay = Duration::from_micros(POLL_DELAY_US.0);
-        } else if !polls {
-            self.poll_delay = (self.poll_delay * 2).min(Duration::from_micros(POLL_DELAY_US.1));
+        self.backoff.slept(span);
+        if eager_progress {
+            self.backoff.reset();
+        } else if progress {
+            self.backoff.shorten();
         }
         true
     }
@@ -84,15 +64,11 @@ impl Reaper {
 
 /// Asks the devices to notify the reaper. Lets those queues go that do not need it; says how long
 /// the remaining ones can be left alone.
-fn park(
-    queues: &mut Vec<Arc<dyn DeviceQueue>>,
-    poll_delay: Duration,
-    evict_idle: bool,
-) -> Duration {
-    let mut span = REST;
+fn park(queues: &mut Vec<Arc<dyn DeviceQueue>>, poll_delay: Duration) -> Duration {
+    let mut span = REST_MAX;
     queues.retain(|queue| {
-        let rest = contain(USERS, || queue.rest(poll_delay, evict_idle)).flatten();
-        span = span.min(rest.unwrap_or(REST));
+        let rest = contain(USER_CODE, || queue.rest(poll_delay)).flatten();
+        span = span.min(rest.unwrap_or(REST_MAX));
         rest.is_some()
     });
     span
@@ -126,13 +102,10 @@ mod tests {
         fn leave(&self) -> bool {
             self.over
         }
-        fn rest(&self, poll_delay: Duration, _: bool) -> Option<Duration> {
+        fn rest(&self, poll_delay: Duration) -> Option<Duration> {
             Some(poll_delay)
         }
         fn pump(&self) {}
-        fn launch_handed_over(&self) -> u32 {
-            0
-        }
     }
 
     #[test]
@@ -142,10 +115,10 @@ mod tests {
         let other = Arc::new(Endless::default());
         list.push(Arc::clone(&busy) as _);
         list.push(Arc::clone(&other) as _);
-        for _ in 0..10 * POLL_ROUNDS {
+        for _ in 0..10 * SPINS {
             assert!(reaper.round(&list));
         }
-        assert_eq!(busy.reaped.load(Ordering::Relaxed), 10 * POLL_ROUNDS);
+        assert_eq!(busy.reaped.load(Ordering::Relaxed), 10 * SPINS);
         assert!((9..=11).contains(&other.reaped.load(Ordering::Relaxed)));
     }
 
@@ -155,7 +128,7 @@ mod tests {
         list.push(Arc::new(Endless { eager: true, ..Endless::default() }));
         let over = Arc::new(Endless { over: true, ..Endless::default() });
         list.push(Arc::clone(&over) as _);
-        for _ in 0..2 * POLL_ROUNDS {
+        for _ in 0..2 * SPINS {
             assert!(reaper.round(&list));
         }
         assert_eq!(Arc::strong_count(&over), 1);

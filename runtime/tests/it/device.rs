@@ -1,7 +1,6 @@
 //! A device that a test has in its hand: commands complete when the test says so, or at once.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
-use std::time::Instant;
 
 use xsched_core::fault::Fault;
 use xsched_core::hal::{Backend, Deactivate, ErrorType, Halves, LevelAdapter, Lv2, Preempt};
@@ -30,7 +29,7 @@ pub(crate) struct Line {
     pub(crate) log: Vec<u64>,
     /// Commands that the device is done with.
     pub(crate) done: u64,
-    fenced: Vec<u64>,
+    pub(crate) fenced: Vec<u64>,
     seen: u64,
     pub(crate) at_once: bool,
     pub(crate) deactivated: bool,
@@ -45,12 +44,12 @@ pub(crate) struct Line {
     pub(crate) panic_in_drop: bool,
     pub(crate) lost: bool,
     pub(crate) most_in_flight: u64,
+    /// Another scheduler holds what is in flight.
+    pub(crate) held_by_others: bool,
+    /// The half touches nothing until the next launch.
+    pub(crate) sealed: bool,
     /// Whether a held queue is quiet.
     pub(crate) quiet: Option<bool>,
-    /// How long a launch keeps its thread busy.
-    pub(crate) launch_takes: std::time::Duration,
-    /// Jobs launched by launcher threads.
-    pub(crate) handed_over: u64,
 }
 
 #[derive(Default)]
@@ -116,17 +115,12 @@ impl Submit for Half {
     type Payload = Job;
 
     fn launch(&mut self, cmd: CmdId, job: &Job, fence: bool) -> Result<(), Fault> {
-        let (start, takes) = (Instant::now(), self.0.get().launch_takes);
-        while start.elapsed() < takes {
-            std::hint::spin_loop();
-        }
         let mut line = self.0.get();
         line.inside = true;
         while line.blocked {
             line = self.0.changed.wait(line).unwrap();
         }
         line.inside = false;
-        line.handed_over += u64::from(std::thread::current().name() == Some("xsched-launcher"));
         if line.lost {
             return Err(Fault::DeviceLost);
         }
@@ -138,6 +132,7 @@ impl Submit for Half {
             return Err(Fault::Launch);
         }
         line.log.push(job.number);
+        line.sealed = false;
         if line.at_once {
             line.done = cmd.count();
         }
@@ -147,8 +142,21 @@ impl Submit for Half {
     }
 
     fn fence(&mut self, upto: CmdId) -> Result<(), Fault> {
-        self.0.get().fenced.push(upto.count());
+        let mut line = self.0.get();
+        if !line.sealed {
+            line.fenced.push(upto.count());
+        }
         Ok(())
+    }
+
+    fn seal(&mut self, upto: CmdId) -> Result<bool, Fault> {
+        self.fence(upto)?;
+        self.0.get().sealed = true;
+        Ok(true)
+    }
+
+    fn is_held(&self) -> bool {
+        self.0.get().held_by_others
     }
 }
 

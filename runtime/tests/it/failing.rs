@@ -11,7 +11,7 @@ use xsched_core::fault::Fault;
 use xsched_core::hint::PolicyHint;
 use xsched_core::id::QueueId;
 use xsched_core::level::Level;
-use xsched_core::policy::{Changed, Decisions, Event, Policy, Urgency, Verdict};
+use xsched_core::policy::{Changed, Decisions, Event, Needs, Policy, Urgency, Verdict};
 use xsched_core::scheduler::QueueTable;
 use xsched_core::time::Instant;
 
@@ -90,10 +90,7 @@ impl Policy for Touchy {
     fn name(&self) -> &'static str {
         "touchy"
     }
-    fn holds(&self) -> bool {
-        panic!("as the test wants it")
-    }
-    fn progress_every(&self) -> Option<xsched_core::time::Duration> {
+    fn needs(&self) -> Needs {
         panic!("as the test wants it")
     }
     fn configure(&mut self, _: PolicyHint) -> bool {
@@ -125,35 +122,8 @@ fn no_panic_of_a_policy_gets_out() {
     assert!(runtime.is_scheduling());
 }
 
-/// Says that it is quick, and is not.
-struct Claims(Failing);
-
-impl Policy for Claims {
-    fn name(&self) -> &'static str {
-        "claims"
-    }
-
-    fn is_quick(&self) -> bool {
-        true
-    }
-
-    fn observe(&mut self, now: Instant, id: QueueId, event: Event, queues: &QueueTable<'_>) {
-        self.0.observe(now, id, event, queues);
-    }
-
-    fn decide(
-        &mut self,
-        now: Instant,
-        changed: Changed<'_>,
-        queues: &QueueTable<'_>,
-        out: &mut Decisions<'_>,
-    ) {
-        self.0.decide(now, changed, queues, out);
-    }
-}
-
 #[test]
-fn a_policy_that_claims_to_be_quick_and_hangs_hangs_no_submitter() {
+fn an_untrusted_policy_that_hangs_hangs_no_submitter() {
     let (now, policy) = failing(|now| {
         let start = std::time::Instant::now();
         while now.load(Ordering::Relaxed) {
@@ -163,7 +133,7 @@ fn a_policy_that_claims_to_be_quick_and_hangs_hangs_no_submitter() {
             }
         }
     });
-    let (runtime, device) = bench(Claims(policy));
+    let (runtime, device) = bench(policy);
     let queues = [(); 2].map(|()| device.queue(config(0, Level::Block, 4), Hand::at_once()));
     let [one, two] = queues.map(Result::unwrap);
     // The scheduler's thread comes to rest, so that the submitter could run a round.

@@ -260,3 +260,92 @@ fn holding_at_a_moment_of_rest() {
     assert_eq!(queue.wait(second), Ok(()));
     assert!(queue.stats().suspended);
 }
+
+#[test]
+fn a_begun_launch_waits_for_room_behind_what_was_dropped() {
+    let (hand, queue) = lone(3);
+    // So that nothing retires is no reason to launch more.
+    hand.get().held_by_others = true;
+    let running: Vec<_> = (0..2).map(|n| queue.submit(n.into()).unwrap()).collect();
+    queue.suspend(Level::Block);
+    let dropped: Vec<_> = (2..4).map(|n| queue.submit(n.into()).unwrap()).collect();
+    // The first that is dropped takes up the rest of the window until those in front retire.
+    queue.resume_and_drop();
+    std::thread::scope(|scope| {
+        let launch = scope.spawn(|| {
+            let token = queue.begin_launch(4.into()).unwrap().unwrap();
+            let ticket = token.ticket().unwrap();
+            token.end(true);
+            ticket
+        });
+        soon("the launch waits", || queue.stats().submitted == 5);
+        hand.complete(1);
+        assert_eq!(queue.wait(running[0]), Ok(()));
+        // The second that is dropped passes now, and the window is full again.
+        std::thread::sleep(Duration::from_millis(20));
+        assert_eq!(hand.get().log, [0, 1]);
+        hand.complete(2);
+        let ticket = launch.join().unwrap();
+        assert_eq!(hand.get().log, [0, 1, 4]);
+        hand.complete(5);
+        assert_eq!(queue.wait(ticket), Ok(()));
+    });
+    for ticket in dropped {
+        assert_eq!(queue.wait(ticket), Err(WaitError::Failed(Fault::Cancelled)));
+    }
+}
+
+#[test]
+fn a_begun_launch_is_made_though_nothing_retires() {
+    let (hand, queue) = lone(2);
+    // What is in flight waits for the thread that launches.
+    let tickets: Vec<_> = (0..100)
+        .map(|n| {
+            let token = queue.begin_launch(n.into()).unwrap().unwrap();
+            let ticket = token.ticket().unwrap();
+            token.end(true);
+            ticket
+        })
+        .collect();
+    assert!(hand.get().log.iter().copied().eq(0..100));
+    hand.complete(100);
+    queue.wait_all();
+    assert!(tickets.into_iter().all(|ticket| queue.wait(ticket) == Ok(())));
+    // Something has retired, so the window is what it was.
+    let begin = |n: u64| queue.begin_launch(n.into()).unwrap().unwrap().end(true);
+    (100..102).for_each(begin);
+    std::thread::scope(|scope| {
+        hand.get().held_by_others = true;
+        scope.spawn(|| begin(102));
+        std::thread::sleep(Duration::from_millis(80));
+        assert_eq!(hand.get().log.len(), 102, "held for another one");
+        hand.complete(101);
+    });
+    hand.complete(103);
+    queue.wait_all();
+}
+
+#[test]
+fn a_sealed_queue_is_seen_to_retire_without_a_touch() {
+    let (hand, queue) = lone(16);
+    assert!(queue.seal(), "nothing was launched");
+    let tickets: Vec<_> = (0..5).map(|n| queue.submit(n.into()).unwrap()).collect();
+    assert!(queue.seal() && hand.get().sealed);
+    let fenced = hand.get().fenced.clone();
+    assert_eq!(fenced.last(), Some(&5));
+    std::thread::sleep(Duration::from_millis(5));
+    assert_eq!(hand.get().fenced, fenced);
+    hand.complete(5);
+    assert!(tickets.into_iter().all(|ticket| queue.wait(ticket) == Ok(())));
+    assert!(hand.get().sealed);
+    hand.get().at_once = true;
+    let next = queue.submit(5.into()).unwrap();
+    assert!(!hand.get().sealed);
+    assert_eq!(queue.wait(next), Ok(()));
+    // What is not launched would be launched later.
+    queue.suspend(Level::Block);
+    queue.submit(6.into()).unwrap();
+    assert!(!queue.seal());
+    queue.resume();
+    queue.wait_all();
+}

@@ -6,7 +6,7 @@ mod closing;
 mod device;
 mod events;
 mod failing;
-mod handover;
+mod feeding;
 mod holding;
 mod launcher;
 #[cfg(feature = "metrics")]

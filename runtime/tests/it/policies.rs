@@ -3,14 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use xsched::WaitError;
 use xsched::policies::fcfs::Fcfs;
 use xsched::policies::hpf::Hpf;
+use xsched::{Runtime, RuntimeConfig, WaitError};
 use xsched_core::hint::{Hints, Priority};
 use xsched_core::level::Level;
 use xsched_core::message::HoldState;
 
-use crate::device::Hand;
+use crate::device::{ByHand, Hand};
 use crate::{bench, config, soon};
 
 fn held(queue: &crate::TestQueue) -> bool {
@@ -90,7 +90,7 @@ fn a_queue_that_must_not_execute_does_not() {
 #[test]
 fn devices_are_scheduled_apart() {
     let (runtime, device) = bench(Hpf::default());
-    let other = runtime.device(crate::device::ByHand).unwrap();
+    let other = runtime.device(ByHand).unwrap();
     let high = device.queue(config(5, Level::Block, 4), Arc::new(Hand::default())).unwrap();
     let low = other.queue(config(-5, Level::Block, 4), Hand::at_once()).unwrap();
     high.submit(0.into()).unwrap();
@@ -147,10 +147,6 @@ mod low_priority {
             "asked"
         }
 
-        fn is_quick(&self) -> bool {
-            true
-        }
-
         fn decide(
             &mut self,
             _: Instant,
@@ -165,7 +161,9 @@ mod low_priority {
     #[test]
     fn a_nice_thread_runs_no_round_that_another_thread_would_wait_for() {
         let threads = Arc::default();
-        let (_, device) = bench(Asked(Arc::clone(&threads)));
+        let trusting = RuntimeConfig::default().with_trusts_policy(true);
+        let runtime = Runtime::with_config(Asked(Arc::clone(&threads)), trusting).unwrap();
+        let device = runtime.device(ByHand).unwrap();
         let queue = device.queue(config(0, Level::Block, 4), Hand::at_once()).unwrap();
         let nice = thread::spawn(move || {
             rustix::process::setpriority_process(None, 19).unwrap();

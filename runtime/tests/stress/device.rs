@@ -126,8 +126,20 @@ impl<S: Submit<Payload = HostCommand>> Submit for Unpack<S> {
         self.0.fence(upto)
     }
 
+    fn seal(&mut self, upto: CmdId) -> Result<bool, S::Error> {
+        self.0.seal(upto)
+    }
+
     fn room(&self) -> Option<u32> {
         self.0.room()
+    }
+
+    fn set_crowded(&mut self, is_crowded: bool) {
+        self.0.set_crowded(is_crowded);
+    }
+
+    fn is_held(&self) -> bool {
+        self.0.is_held()
     }
 }
 

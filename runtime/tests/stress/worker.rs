@@ -9,7 +9,7 @@ use std::task::{Context, Waker};
 use std::time::Duration;
 
 use xsched::policies::{fcfs::Fcfs, hpf::Hpf};
-use xsched::{Device, Drain, Error, Runtime, SubmitError, Ticket, WaitError, XQueue, XQueueConfig};
+use xsched::{Device, Drain, Error, Runtime, Ticket, WaitError, XQueue, XQueueConfig};
 use xsched_core::hint::{Hints, Priority};
 use xsched_core::level::Level;
 use xsched_core::rng::SplitMix64;
@@ -170,10 +170,7 @@ impl<'a> Worker<'a> {
 
     fn submit(&mut self, queue: &XQueue<Cargo>) {
         for _ in 0..1 + self.chance.below(12) {
-            let ticket = match queue.try_submit(self.cargo()) {
-                Ok(ticket) => ticket,
-                Err(SubmitError::Full(_) | SubmitError::Lost(_) | SubmitError::Closed(_)) => return,
-            };
+            let Ok(ticket) = queue.try_submit(self.cargo()) else { return };
             count(&self.lane.tally.commands);
             if self.chance.chance(200) {
                 let mut tickets = self.lane.tickets.lock().unwrap();

@@ -7,14 +7,14 @@ use std::ffi::{CStr, c_int};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use xsched_shim_engine::engine::{self, beside};
+use xsched_shim_engine::engine::{self, reentrant};
 use xsched_shim_engine::events::{self, record};
 use xsched_shim_engine::hooks::of_thread;
 use xsched_shim_engine::{Address, Code, Kind, Stream, driver, lifetimes, real, streams};
 
 type Begun = unsafe extern "C" fn(Address, Address, u64) -> c_int;
 type Prepare = unsafe extern "C" fn(u64, Address) -> c_int;
-type Launch = unsafe extern "C" fn(u64, Address, Address) -> Code;
+type Launch = unsafe extern "C" fn(u64, c_int, Address, Address) -> Code;
 type Told = unsafe extern "C" fn(Address) -> c_int;
 
 /// The functions of `libpreempt.so`.
@@ -69,7 +69,7 @@ unsafe fn begin(
     if code == 0 && !exec.is_null() {
         // SAFETY: the driver has written it.
         let exec = unsafe { exec.read() };
-        beside(|| {
+        reentrant(|| {
             let Some(functions) = functions() else { return };
             // SAFETY: both are alive, and the program uses them in this call alone.
             if unsafe { (functions.begun)(exec, graph, flags) } == 0 {
@@ -83,7 +83,7 @@ unsafe fn begin(
 /// Tells of an executable graph that is about to change or to end.
 fn tell(exec: Address, which: impl FnOnce(&Functions) -> Told) {
     if ANY.load(Ordering::Acquire) {
-        beside(|| {
+        reentrant(|| {
             // SAFETY: any handle may be given.
             functions().map(|functions| unsafe { which(functions)(exec) })
         });
@@ -96,14 +96,9 @@ fn change(exec: Address, next: impl FnOnce() -> Code) -> Code {
     next()
 }
 
-/// The functions, if a copy may be launched anywhere.
+/// The functions, if there is a copy that may have been launched.
 fn in_use() -> Option<&'static Functions> {
-    if ANY.load(Ordering::Acquire) { apart() } else { None }
-}
-
-/// The functions, if one stream may be held for another.
-fn apart() -> Option<&'static Functions> {
-    if engine::are_apart() { functions() } else { None }
+    if ANY.load(Ordering::Acquire) && engine::is_on() { functions() } else { None }
 }
 
 /// A stream is about to wait for an event.
@@ -111,7 +106,9 @@ pub(crate) fn await_event(stream: Address, event: Address) {
     events::await_event(stream, event, || real!(c"cuEventQuery", (event): (Address)) == 0);
 }
 
-/// Launches an executable graph by the function of this name, or what is launched instead.
+/// Launches an executable graph by the function of this name, or what is launched instead. While
+/// there are copies, every launch is told, whether it is scheduled or not: it may have to come
+/// behind one of the copy.
 fn launch(
     name: &'static CStr,
     place: &OnceLock<usize>,
@@ -128,15 +125,23 @@ fn launch(
         return engine::launch(index, stream, kind, next);
     }
     // SAFETY: any handles may be given.
-    let prepared = beside(|| unsafe { (functions.prepare)(streams::xqueue_of(stream), exec) });
-    if prepared.is_none() {
-        return engine::launch(index, stream, kind, next);
+    let prepare = || unsafe { (functions.prepare)(streams::xqueue_of(stream), exec) };
+    // Without a turn to wait for it is done with the launch.
+    if engine::is_contended() {
+        reentrant(prepare);
     }
     engine::launch_in(index, stream, kind, |xq| {
-        // SAFETY: the caller promises what the driver asks for.
-        let launch = || unsafe { (functions.launch)(xq, exec, handle) };
         // With a turn of an XQueue the thread is inside already.
-        if xq != 0 { launch() } else { beside(launch).unwrap_or_else(launch) }
+        if xq != 0 {
+            // SAFETY: the caller promises what the driver asks for.
+            return unsafe { (functions.launch)(xq, 1, exec, handle) };
+        }
+        let launch = || {
+            prepare();
+            // SAFETY: as above.
+            unsafe { (functions.launch)(streams::xqueue_of(stream), 0, exec, handle) }
+        };
+        reentrant(launch).unwrap_or_else(launch)
     })
 }
 
@@ -236,6 +241,8 @@ lifetimes! {
     c"cuEventRecordWithFlags_ptsz": record_with_flags_ptsz(
         event: Address, stream: Address, flags: u32
     ) => |next| record(event, of_thread(stream), next);
+    c"cuEventDestroy": destroy_event_old(event: Address) => |next| events::destroy(event, next);
+    c"cuEventDestroy_v2": destroy_event(event: Address) => |next| events::destroy(event, next);
     c"cuGraphExecDestroy": end(exec: Address) => |next| {
         tell(exec, |functions| functions.ended);
         next()

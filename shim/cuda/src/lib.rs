@@ -22,5 +22,6 @@
 mod address;
 mod graphs;
 mod lifetimes;
+mod primary;
 mod table;
 mod vendor;

@@ -63,6 +63,8 @@ pub(crate) static VENDOR: Vendor = Vendor {
         sonames: &["libcuda.so.1"],
         // What their files say leads to stubs for linking.
         comes_with_programs: false,
+        // `cuInit` does, and nothing else.
+        is_initialised_by_any: false,
         folders: &FOLDERS,
         marker: c"xsched_shim_cuda",
         lacking: not_found,
@@ -72,8 +74,6 @@ pub(crate) static VENDOR: Vendor = Vendor {
         default_stream: current_context,
         priority,
         context,
-        enter,
-        leave,
         device: current_device,
         is_captured,
         is_blocking,
@@ -122,22 +122,6 @@ fn current_context() -> Option<usize> {
     let mut context = ptr::null_mut();
     let code = real!(c"cuCtxGetCurrent", (&raw mut context): (*mut Address));
     (code == 0 && !context.is_null()).then(|| context.addr())
-}
-
-/// Makes a context current, and says whether it was not.
-fn enter(context: usize) -> bool {
-    if current_context() == Some(context) {
-        return false;
-    }
-    let context: Address = ptr::without_provenance_mut(context);
-    let code = real!(c"cuCtxPushCurrent_v2", (context): (Address));
-    code == 0
-}
-
-/// Has the context be current that was before.
-fn leave() {
-    let mut context = ptr::null_mut();
-    let _: Code = real!(c"cuCtxPopCurrent_v2", (&raw mut context): (*mut Address));
 }
 
 /// A stream's priority; 0 if the driver does not say.

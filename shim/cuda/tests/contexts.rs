@@ -7,7 +7,7 @@ use std::process::Command;
 use serde_json::{Value, json};
 
 use common::emulated::{self, counts};
-use common::{check, says};
+use common::{calm, check, says};
 
 /// The program in this mode, scheduled.
 fn scheduled(mode: &str) -> Command {
@@ -46,6 +46,10 @@ fn contexts_may_be_of_several_devices() {
     let mut command = scheduled("devices");
     let counts = counts("devices", command.env("XSCHED_EMULATED_DEVICES", "2"));
     assert_eq!(counts["scheduled"], counts["launches"]);
+    // The thread launches into default streams alone, and has another context meanwhile.
+    let levels = counts["streams"].as_array().expect("levels");
+    let streams: u64 = levels.iter().filter_map(|level| level["streams"].as_u64()).sum();
+    assert_eq!(streams, 2, "{counts:#}");
 }
 
 #[test]
@@ -54,12 +58,16 @@ fn streams_of_several_contexts_are_compared() {
 }
 
 /// At level 2, where streams are held at gates.
-fn with_gates(mode: &str) {
+fn at_level_2(mode: &str) -> Command {
     let mut command = scheduled(mode);
     command.env("XSCHED_AUTO_XQUEUE_LEVEL", "2").env("XSCHED_GATE_SPACING_US", "1");
     command.env("XSCHED_AUTO_XQUEUE_UNIT", "streams").env("XSCHED_POLICY", "HPF");
+    command
+}
+
+fn with_gates(mode: &str) {
     // Default streams have no gates, which is said.
-    says(&mut command);
+    says(&mut at_level_2(mode));
 }
 
 #[test]
@@ -68,8 +76,21 @@ fn a_call_that_waits_for_the_device_opens_gates() {
 }
 
 #[test]
+fn a_call_of_a_thread_that_ends_opens_gates() {
+    // Without that the watch would open them, and say so.
+    calm(&mut at_level_2("frees_at_end"));
+}
+
+#[test]
+fn a_thread_that_ends_may_launch() {
+    let counts = all_is_scheduled("of_ending_threads");
+    assert_eq!(counts["launches"]["cuLaunchKernel"], json!(5 * 11));
+}
+
+#[test]
 fn a_wait_for_a_stream_opens_none() {
-    with_gates("waits");
+    // Calls that are blocked by others on a busy machine open all.
+    calm(&mut at_level_2("waits"));
 }
 
 #[test]

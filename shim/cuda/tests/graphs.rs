@@ -91,6 +91,12 @@ fn launches_in_several_streams_stay_one_behind_the_other() {
 }
 
 #[test]
+fn launches_in_streams_of_several_priorities_stay_one_behind_the_other() {
+    let mut command = program("priorities");
+    check(command.env("XSCHED_POLICY", "hpf").env_remove("XSCHED_AUTO_XQUEUE_UNIT"));
+}
+
+#[test]
 fn a_graph_outlives_its_stream_and_goes_with_its_device() {
     check(&mut program("orphan"));
     check(&mut program("reset"));

@@ -57,6 +57,40 @@ fn captures_are_left_alone_and_graphs_are_scheduled() {
 }
 
 #[test]
+fn a_capture_that_is_never_ended_ends_with_its_stream() {
+    for counts in in_both_ways("abandoned") {
+        assert_eq!(counts["scheduled"]["cuLaunchKernel"], json!(60));
+        assert_eq!(counts["past"], json!({"while a stream was being captured": 3}));
+    }
+}
+
+#[test]
+fn workers_that_were_forked_before_the_driver_was_initialised_are_scheduled() {
+    for unit in ["process", "streams"] {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut command = scheduled("workers");
+        command.env("XSCHED_SHIM_COUNTS", folder.path().join("%p.json"));
+        check(command.env("XSCHED_AUTO_XQUEUE_UNIT", unit), "workers");
+        let files = fs::read_dir(folder.path()).expect("a folder");
+        let read = |file: std::io::Result<fs::DirEntry>| {
+            let text = fs::read_to_string(file.expect("a file").path()).expect("counts");
+            serde_json::from_str::<Value>(&text).expect("JSON")
+        };
+        let all: Vec<_> = files.map(read).collect();
+        assert_eq!(all.len(), 3, "two workers and their parent: {all:#?}");
+        for counts in all {
+            assert_eq!(counts["launches"]["cuLaunchKernel"], json!(200), "{counts:#}");
+            assert_eq!(counts["scheduled"], counts["launches"], "{counts:#}");
+        }
+    }
+}
+
+#[test]
+fn events_that_are_destroyed_are_forgotten() {
+    check(scheduled("events").env("XSCHED_AUTO_XQUEUE_UNIT", "streams"), "events");
+}
+
+#[test]
 fn queues_spoil_no_capture() {
     for counts in in_both_ways("beside") {
         assert_eq!(counts["launches"]["cuLaunchKernel"], json!(3_202));
@@ -118,6 +152,14 @@ fn a_primary_context_may_be_reset() {
     for counts in in_both_ways("reset") {
         assert_eq!(counts["scheduled"]["cuLaunchKernel"], json!(6));
     }
+}
+
+#[test]
+fn a_library_may_retain_and_release_the_primary_context() {
+    let mut command = scheduled("retained");
+    let counts = counts("retained", command.env("XSCHED_AUTO_XQUEUE_UNIT", "streams"));
+    assert_eq!(counts["scheduled"]["cuLaunchKernel"], json!(6));
+    check(&mut scheduled("retained"), "retained");
 }
 
 #[test]

@@ -31,9 +31,10 @@ use object::read::ReadCache;
 use object::read::elf::ElfFile;
 use object::{Endianness, Object, ObjectSymbol, SymbolKind};
 use serde_json::{Value, json};
+use xsched_hal_process::message;
 
+use crate::activity::is_on;
 use crate::driver::{self, Driver};
-use crate::engine::is_on;
 use crate::environment::variable;
 use crate::vendor::{Class, Vendor};
 
@@ -42,10 +43,10 @@ const VARIABLE: &str = "XSCHED_SHIM_COUNTS";
 /// How often a function of the list was called, in each way.
 #[derive(Debug, Default)]
 pub(crate) struct Calls {
-    /// Not counted as made at once, so that each of those is counted in one place.
+    /// Without those that are direct, so that each of those is counted in one place.
     launches: AtomicU64,
     tracked: AtomicU64,
-    alone: AtomicU64,
+    direct: AtomicU64,
 }
 
 /// A level, and why it is not higher.
@@ -86,7 +87,7 @@ static STREAMS: Mutex<Streams> = Mutex::new(Streams::new());
 static LATER: AtomicUsize = AtomicUsize::new(0);
 static PAST: Mutex<BTreeMap<String, u64>> = Mutex::new(BTreeMap::new());
 
-/// Why a launch goes past XQueues.
+/// Why a launch bypasses XQueues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reason {
     Off,
@@ -94,37 +95,39 @@ pub(crate) enum Reason {
     Child,
     Inside,
     Capture,
+    BesideCapture,
     Unknown,
     Refused,
 }
 
 /// The reasons in words, in the order of [`Reason`].
-const REASONS: [&str; 7] = [
+const REASONS: [&str; 8] = [
     "XSCHED_AUTO_XQUEUE is not ON",
     "libpreempt.so cannot be used",
-    "in the child of a fork",
+    "in the child of a fork, after the driver was initialised",
     "within another launch",
     "while a stream was being captured",
+    "beside a capture, before their stream had an XQueue",
     "their stream is not known",
     "libpreempt.so refused them",
 ];
 
-/// How many launches went past for each reason.
+/// How many launches bypassed XQueues for each reason.
 static REASONED: [AtomicU64; REASONS.len()] = [const { AtomicU64::new(0) }; REASONS.len()];
-/// How many launches went past while this library schedules, for `libpreempt.so` to read.
-static ALL_PAST: AtomicU64 = AtomicU64::new(0);
+/// How many launches bypassed XQueues while this library schedules, for `libpreempt.so` to read.
+static ALL_BYPASSED: AtomicU64 = AtomicU64::new(0);
 /// Whether counts are asked for.
 static IS_WANTED: AtomicBool = AtomicBool::new(false);
 
-/// Where launches are counted that went past while this library schedules.
-pub(crate) const fn all_past() -> *const u64 {
-    ALL_PAST.as_ptr()
+/// Where launches are counted that bypass XQueues while this library schedules.
+pub(crate) const fn all_bypassed() -> *const u64 {
+    ALL_BYPASSED.as_ptr()
 }
 
-/// Counts that a launch goes past, and why, if counts are asked for.
-pub(crate) fn past_for(reason: impl FnOnce() -> Reason) {
+/// Counts that a launch bypasses XQueues, and why, if counts are asked for.
+pub(crate) fn bypassed(reason: impl FnOnce() -> Reason) {
     if is_on() {
-        ALL_PAST.fetch_add(1, Ordering::Relaxed);
+        ALL_BYPASSED.fetch_add(1, Ordering::Relaxed);
     }
     if IS_WANTED.load(Ordering::Relaxed)
         && let Some(count) = REASONED.get(reason() as usize)
@@ -143,9 +146,13 @@ pub(crate) fn tracked(index: usize) {
     add(index, |calls| &calls.tracked);
 }
 
-/// Counts a launch that is made at once.
-pub(crate) fn alone(index: usize) {
-    add(index, |calls| &calls.alone);
+/// Counts a launch that is made at once, if counts are asked for: otherwise it writes nothing that
+/// other threads write.
+#[inline]
+pub(crate) fn direct(index: usize) {
+    if IS_WANTED.load(Ordering::Relaxed) {
+        add(index, |calls| &calls.direct);
+    }
 }
 
 fn add(index: usize, of: impl FnOnce(&Calls) -> &AtomicU64) {
@@ -225,7 +232,7 @@ pub(crate) fn start() {
 /// Begins with zeros, in the child of a fork.
 extern "C" fn begin_anew() {
     for calls in driver::opened().into_iter().flat_map(Driver::calls) {
-        for count in [&calls.launches, &calls.tracked, &calls.alone] {
+        for count in [&calls.launches, &calls.tracked, &calls.direct] {
             count.store(0, Ordering::Relaxed);
         }
     }
@@ -247,7 +254,7 @@ extern "C" fn write() {
     let path = path.to_string_lossy().replace("%p", &std::process::id().to_string());
     let path = path.replace("%v", &vendor.to_lowercase());
     if let Err(error) = fs::write(&path, format!("{:#}\n", counts())) {
-        eprintln!("xsched: cannot write {path}, which {VARIABLE} names: {error}");
+        message::line(format_args!("xsched: cannot write {path}, which {VARIABLE} names: {error}"));
     }
 }
 
@@ -259,9 +266,9 @@ fn counts() -> Value {
     json!({
         "pid": std::process::id(),
         "driver": path.map(|path| path.to_string_lossy()),
-        "launches": all(|calls| sum(&[&calls.launches, &calls.alone])),
-        "scheduled": all(|calls| sum(&[&calls.tracked, &calls.alone])),
-        "alone": all(|calls| sum(&[&calls.alone])),
+        "launches": all(|calls| sum(&[&calls.launches, &calls.direct])),
+        "scheduled": all(|calls| sum(&[&calls.tracked, &calls.direct])),
+        "alone": all(|calls| sum(&[&calls.direct])),
         "streams": by_level(),
         "later": LATER.load(Ordering::Relaxed),
         "past": by_reason(),

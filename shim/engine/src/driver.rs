@@ -5,19 +5,21 @@
 //!
 //! It is opened by its absolute path, which the loader compares with what is loaded by device and
 //! inode, and not by SONAME. A candidate that is this library, or a copy of it, is known by the
-//! vendor's marker and passed over.
+//! vendor's marker and passed over. The loader's functions are those of the C library, and its
+//! functions are the driver's, whatever another interposer answers: see [`loader`].
 
-use std::ffi::{CStr, CString};
-use std::os::unix::ffi::OsStrExt;
+use std::ffi::CStr;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use once_cell::race::OnceBox;
+use xsched_hal_process::loader::{self, Library};
+use xsched_hal_process::message;
 
 use crate::counts::{self, Calls};
 use crate::environment::variable;
 use crate::vendor::Vendor;
-use crate::{Address, Code, engine, search};
+use crate::{Address, Code, activity, search};
 
 /// The driver, once it is open, for ever.
 #[derive(Debug)]
@@ -61,7 +63,7 @@ pub fn get(vendor: &'static Vendor) -> Option<&'static Driver> {
             slot.store(*target, Ordering::Release);
         }
         counts::start();
-        engine::start();
+        activity::start(vendor.library.is_initialised_by_any);
     }
     Some(driver)
 }
@@ -126,7 +128,7 @@ impl Driver {
         &self.path
     }
 
-    fn new(vendor: &'static Vendor, path: PathBuf, library: &Library) -> Self {
+    fn new(vendor: &'static Vendor, path: PathBuf, library: Library) -> Self {
         let table = &vendor.table;
         let mut places = Vec::with_capacity(2 * table.names.len());
         let mut real = Vec::with_capacity(table.names.len());
@@ -145,9 +147,6 @@ impl Driver {
                 *target = hook;
             }
         }
-        // What was not found is nothing that the program asked for.
-        // SAFETY: it may be called at any time.
-        unsafe { libc::dlerror() };
         let calls = table.names.iter().map(|_| Calls::default()).collect();
         Self { vendor, path, real, targets, places, calls }
     }
@@ -156,8 +155,8 @@ impl Driver {
 /// Opens the driver, or says why not.
 fn open(vendor: &'static Vendor) -> Result<Driver, String> {
     let library = &vendor.library;
-    let opened = |path: PathBuf| match Library::open(&path, library.marker)? {
-        Some(opened) => Ok(Some(Driver::new(vendor, path, &opened))),
+    let opened = |path: PathBuf| match open_library(&path, library.marker)? {
+        Some(opened) => Ok(Some(Driver::new(vendor, path, opened))),
         None => Ok(None),
     };
     let named = library.variable;
@@ -183,51 +182,22 @@ fn open(vendor: &'static Vendor) -> Result<Driver, String> {
     Err(why)
 }
 
-/// A library that stays open.
-#[derive(Debug)]
-struct Library(Address);
-
-impl Library {
-    /// Opens a library; `None` if it is an interposer.
-    fn open(path: &Path, marker: &CStr) -> Result<Option<Self>, String> {
-        let name = CString::new(path.as_os_str().as_bytes()).map_err(|error| error.to_string())?;
-        // SAFETY: the path ends with zero. What the library runs when it is loaded is the driver's.
-        let handle = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
-        if handle.is_null() {
-            return Err(last_error());
-        }
-        let library = Self(handle);
-        if library.find(marker).is_some() {
-            // SAFETY: it was opened just now, and nothing of it is in use.
-            unsafe { libc::dlclose(handle) };
-            return Ok(None);
-        }
-        Ok(Some(library))
+/// Opens a library; `None` if it is an interposer.
+fn open_library(path: &Path, marker: &CStr) -> Result<Option<Library>, String> {
+    // SAFETY: what the library runs when it is loaded is the driver's.
+    let library = unsafe { Library::open(path.as_os_str(), loader::RTLD_NOW) }?;
+    if library.find(marker).is_none() {
+        return Ok(Some(library));
     }
-
-    /// The address of what the library, or one that it needs, exports by this name.
-    fn find(&self, name: &CStr) -> Option<Address> {
-        // SAFETY: the library is open, and the name ends with zero.
-        let address = unsafe { libc::dlsym(self.0, name.as_ptr()) };
-        (!address.is_null()).then_some(address)
-    }
-}
-
-/// What the loader says of the last failure.
-fn last_error() -> String {
-    // SAFETY: it may be called at any time.
-    let text = unsafe { libc::dlerror() };
-    if text.is_null() {
-        return "the loader does not say why".to_owned();
-    }
-    // SAFETY: it ends with zero, and stays until this thread's next call of the loader.
-    unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
+    // SAFETY: it was opened just now, and nothing of it is in use.
+    unsafe { library.close() };
+    Ok(None)
 }
 
 fn complain(vendor: &Vendor, why: &str) {
     static SAID: AtomicBool = AtomicBool::new(false);
     if !SAID.swap(true, Ordering::Relaxed) {
-        eprintln!("xsched: {} cannot be used: {why}", vendor.library.title);
+        message::line(format_args!("xsched: {} cannot be used: {why}", vendor.library.title));
     }
 }
 

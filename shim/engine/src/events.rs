@@ -12,7 +12,7 @@ use std::ffi::c_int;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{LazyLock, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use crate::engine::{self, beside};
+use crate::engine::{self, reentrant};
 use crate::{Address, Code, Stream, streams};
 
 type Awaited = unsafe extern "C" fn(u64) -> c_int;
@@ -77,8 +77,12 @@ fn recorded() -> MutexGuard<'static, HashMap<usize, Recorded>> {
 
 /// Records an event in a stream by what `next` does.
 pub fn record(event: Address, stream: Address, next: impl FnOnce() -> Code) -> Code {
+    // A child of a fork does not wait for a thread of its parent.
+    if !engine::is_on() {
+        return next();
+    }
     let stream = Stream::of(stream, Stream::Legacy);
-    if !engine::are_apart() || engine::is_captured(stream) {
+    if !engine::is_contended() || engine::is_captured(stream) {
         // An event of a capture must not be asked for: that would end the capture.
         if ANY.load(Ordering::Acquire) {
             recorded().remove(&event.addr());
@@ -89,7 +93,7 @@ pub fn record(event: Address, stream: Address, next: impl FnOnce() -> Code) -> C
     // In front of the event, so that who waits for the point waits for nothing but what the event
     // waits for, whatever other threads launch meanwhile.
     let signal = || Functions::get().filter(|_| xq != 0)?.signal(xq);
-    let point = beside(signal).flatten();
+    let point = reentrant(signal).flatten();
     let code = next();
     if code == 0 {
         recorded().insert(event.addr(), Recorded { xq, point });
@@ -98,9 +102,18 @@ pub fn record(event: Address, stream: Address, next: impl FnOnce() -> Code) -> C
     code
 }
 
+/// Destroys an event by what `next` does. Another one may get its handle.
+pub fn destroy(event: Address, next: impl FnOnce() -> Code) -> Code {
+    // A child of a fork does not wait for a thread of its parent.
+    if ANY.load(Ordering::Acquire) && engine::is_on() {
+        recorded().remove(&event.addr());
+    }
+    next()
+}
+
 /// A stream is about to wait for an event. `is_done` asks the driver whether that has completed.
 pub fn await_event(stream: Address, event: Address, is_done: impl FnOnce() -> bool) {
-    if !engine::are_apart() {
+    if !engine::is_contended() {
         return;
     }
     let stream = Stream::of(stream, Stream::Legacy);
@@ -113,7 +126,7 @@ pub fn await_event(stream: Address, event: Address, is_done: impl FnOnce() -> bo
     else {
         return;
     };
-    beside(|| {
+    reentrant(|| {
         // What was recorded and has run keeps nothing waiting.
         let Some(functions) = Functions::get().filter(|_| !is_done()) else { return };
         // SAFETY: any number may be given.

@@ -107,10 +107,10 @@ macro_rules! hook {
 #[macro_export]
 macro_rules! wait {
     (always) => {
-        $crate::engine::wait
+        $crate::waits::wait
     };
     (may) => {
-        $crate::engine::may_wait
+        $crate::waits::may_wait
     };
 }
 

@@ -4,7 +4,7 @@ use std::ffi::c_uint;
 
 use crate::Address;
 
-/// Which queues of the hardware a launch goes into, as `xsched_private_launch_reaching` takes it.
+/// Which queues of the hardware a launch goes into, as `xsched_private_begin_launch` takes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u32)]
 pub enum Reach {

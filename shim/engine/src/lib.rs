@@ -11,21 +11,23 @@
 //! library as [`driver`] says, and fills all slots.
 //!
 //! **How it schedules.** If `XSCHED_AUTO_XQUEUE` is `ON`, launches go through `libpreempt.so`,
-//! which the first of them opens: [`engine`] says how, and which go past.
+//! which the first of them opens: [`engine`] says how, which bypass it, and [`direct`] which are
+//! made at once.
 //!
 //! **Locks.** There are none in forwarding: what two threads do at once they both do, and the first
 //! counts. So a library whose initialisation calls its own functions does not wait for itself, nor
 //! does the child of a fork wait for a thread that it does not have. Scheduling has locks; what a
-//! thread calls of the vendor's library meanwhile, and what the child of a fork calls, goes past
-//! them.
+//! thread calls of the vendor's library meanwhile, and what the child of a fork calls, takes none.
 #![expect(unsafe_code, reason = "it takes the place of C functions")]
 
 #[cfg(not(all(target_arch = "x86_64", target_os = "linux")))]
 compile_error!("the stubs are for x86_64 Linux; for aarch64, write those of src/stubs.rs first");
 
+mod activity;
 mod cache;
 pub mod captures;
 mod counts;
+pub mod direct;
 pub mod driver;
 pub mod engine;
 mod environment;
@@ -34,11 +36,13 @@ pub mod events;
 pub mod exchange;
 pub mod hooks;
 pub mod kind;
+pub mod opened;
 mod preempt;
 mod search;
 pub mod streams;
 pub mod stubs;
 pub mod vendor;
+pub mod waits;
 
 use std::ffi::{c_int, c_void};
 

@@ -5,13 +5,17 @@
 //! XQueues itself has it already, so the process has one scheduler.
 
 use std::ffi::{CStr, CString, OsStr, c_char, c_int};
-use std::mem::MaybeUninit;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::ptr;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 
+use xsched_hal_process::loader::{self, Library};
+use xsched_hal_process::message;
+
 use crate::vendor::Preempt;
-use crate::{Address, counts, driver};
+use crate::{Address, activity, counts, driver};
 
 /// `XResult`.
 pub(crate) type XResult = c_int;
@@ -19,15 +23,51 @@ pub(crate) type XResult = c_int;
 pub(crate) const SUCCESS: XResult = 0;
 /// `kXSchedErrorNotFound`.
 pub(crate) const ERROR_NOT_FOUND: XResult = 3;
-/// `kXSchedErrorHardware`.
-pub(crate) const ERROR_HARDWARE: XResult = 1;
 
 const NAME: &CStr = c"libpreempt.so";
+/// Where the library says in which word it is whether scheduling is required. Null until it is
+/// open.
+static CONTENTION: AtomicPtr<AtomicPtr<AtomicU32>> = AtomicPtr::new(ptr::null_mut());
+
+static FUNCTIONS: OnceLock<Option<Functions>> = OnceLock::new();
+
+/// The library's functions, which the first call looks for.
+pub(crate) fn open() -> Option<&'static Functions> {
+    let functions = FUNCTIONS.get_or_init(Functions::open);
+    if functions.is_none() {
+        activity::end();
+    }
+    functions.as_ref()
+}
+
+/// The library's functions, once it is in use.
+pub(crate) fn functions() -> Option<&'static Functions> {
+    FUNCTIONS.get()?.as_ref()
+}
+
+/// Whether the library was looked for and is not to be had.
+pub(crate) fn is_missing() -> bool {
+    FUNCTIONS.get().is_some_and(Option::is_none)
+}
+
+/// The library's functions, if scheduling is required now.
+pub(crate) fn contended() -> Option<&'static Functions> {
+    if is_contended() { functions() } else { None }
+}
+
+/// Whether scheduling is required now: something tells the streams of the process apart, or the
+/// process from others.
+#[inline]
+pub(crate) fn is_contended() -> bool {
+    // SAFETY: it is null, or the address of an atomic of the library, which stays as that does.
+    let word = unsafe { CONTENTION.load(Ordering::Acquire).as_ref() };
+    // SAFETY: it is the address of a word that stays for ever.
+    let word = word.and_then(|word| unsafe { word.load(Ordering::Acquire).as_ref() });
+    word.is_some_and(|word| word.load(Ordering::Acquire) != 0)
+}
+
 /// Bytes of a text that says why an XQueue has no higher level.
 const WHY_MAX: usize = 1024;
-
-/// A launch, called with its XQueue's hardware queue and its data.
-pub(crate) type Launch = unsafe extern "C" fn(hwq: u64, data: Address) -> XResult;
 
 macro_rules! functions {
     ($($(#[$doc:meta])* $name:ident = $symbol:expr => ($($kind:ty),*);)*) => {
@@ -36,15 +76,14 @@ macro_rules! functions {
         pub(crate) struct Functions {
             $($(#[$doc])* pub(crate) $name: unsafe extern "C" fn($($kind),*) -> XResult,)*
             last_error: unsafe extern "C" fn() -> *const c_char,
-            library: usize,
-            apart: &'static AtomicU32,
-            node: &'static AtomicPtr<AtomicU32>,
+            library: Library,
+            contention: &'static AtomicPtr<AtomicU32>,
         }
 
         impl Functions {
-            fn find(library: Address, names: &Preempt) -> Option<Self> {
+            fn find(library: Library, names: &Preempt) -> Option<Self> {
                 $(
-                    let address = symbol(library, ($symbol)(names))?;
+                    let address = library.find(($symbol)(names))?;
                     // SAFETY: the library has it with this signature: they are of one version.
                     let $name = unsafe {
                         std::mem::transmute::<Address, unsafe extern "C" fn($($kind),*) -> XResult>(
@@ -52,30 +91,22 @@ macro_rules! functions {
                         )
                     };
                 )*
-                let address = symbol(library, c"XSchedGetLastErrorString")?;
+                let address = library.find(c"XSchedGetLastErrorString")?;
                 // SAFETY: as above.
                 let last_error = unsafe {
                     std::mem::transmute::<Address, unsafe extern "C" fn() -> *const c_char>(address)
                 };
-                let address = symbol(library, c"xsched_private_apart")?;
+                let address = library.find(c"xsched_private_contention")?;
                 // SAFETY: as above.
-                let apart = unsafe {
-                    std::mem::transmute::<Address, unsafe extern "C" fn() -> *mut u32>(address)
-                };
-                // SAFETY: it may be called at any time, and answers where an atomic of the library
-                // is, which stays as the library does.
-                let apart = unsafe { AtomicU32::from_ptr(apart()) };
-                let address = symbol(library, c"xsched_private_node")?;
-                // SAFETY: as above.
-                let node = unsafe {
+                let contention = unsafe {
                     std::mem::transmute::<Address, unsafe extern "C" fn() -> *mut *mut AtomicU32>(
                         address,
                     )
                 };
-                // SAFETY: as above.
-                let node = unsafe { AtomicPtr::from_ptr(node()) };
-                let library = library.expose_provenance();
-                Some(Self { $($name,)* last_error, library, apart, node })
+                // SAFETY: it may be called at any time, and answers where an atomic of the library
+                // is, which stays as the library does.
+                let contention = unsafe { AtomicPtr::from_ptr(contention()) };
+                Some(Self { $($name,)* last_error, library, contention })
             }
         }
     };
@@ -88,13 +119,16 @@ functions! {
     interposed = |_: &Preempt| c"xsched_private_interposed" => ();
     /// The hardware queue of a stream of the current context.
     queue = |names: &Preempt| names.queue => (*mut u64, Address);
-    /// The XQueue of a hardware queue.
+    /// The hardware queue that a stream has.
+    queue_of = |_: &Preempt| c"xsched_private_stream_queue_get" => (*mut u64, Address);
+    /// The XQueue that a hardware queue has.
+    xqueue_of = |_: &Preempt| c"XQueueGet" => (*mut u64, u64);
+    /// The XQueue of a hardware queue, which it gets unless it has one.
     auto_queue = |_: &Preempt| c"xsched_private_auto_queue" => (*mut u64, u64);
-    /// Launches when it is an XQueue's turn.
-    launch = |_: &Preempt| c"xsched_private_launch" => (u64, u32, Launch, Address);
-    /// The same for what goes into other hardware queues as well.
-    launch_reaching = |_: &Preempt| c"xsched_private_launch_reaching"
-        => (u64, u32, u32, Launch, Address);
+    /// Returns when it is an XQueue's turn, and this thread is to launch.
+    begin_launch = |_: &Preempt| c"xsched_private_begin_launch" => (u64, u32, u32, *mut u64);
+    /// The driver has answered a launch that was begun.
+    end_launch = |_: &Preempt| c"xsched_private_end_launch" => (u64, c_int);
     /// Sets an XQueue's priority, that of its stream.
     priority = |_: &Preempt| c"xsched_private_stream_priority" => (u64, c_int);
     /// The level of an XQueue, and in so many bytes why it has no higher one.
@@ -105,16 +139,22 @@ functions! {
     look = |_: &Preempt| c"xsched_private_look" => (u64);
     /// Waits until everything in an XQueue has run.
     wait_all = |_: &Preempt| c"XQueueWaitAll" => (u64);
+    /// Touches the stream of an XQueue no more until its next launch.
+    seal = |_: &Preempt| c"xsched_private_seal" => (u64);
+    /// Ends an XQueue and its hardware queue, whose stream ends in a place, at once.
+    leave = |_: &Preempt| c"xsched_private_leave" => (u64, u64);
     /// Ends an XQueue, once what was launched has run.
     end_queue = |_: &Preempt| c"XQueueDestroy" => (u64);
     /// Ends a hardware queue.
     end_hardware = |_: &Preempt| c"HwQueueDestroy" => (u64);
     /// Whether nothing that went into an XQueue is to run yet: writes 1 then.
     query = |_: &Preempt| c"XQueueQuery" => (u64, *mut c_int);
-    /// Calls a function while no gate holds anything.
-    wait = |_: &Preempt| c"xsched_private_wait" => (unsafe extern "C" fn(Address), Address);
-    /// Says where launches are counted that go past, for ever.
-    past = |_: &Preempt| c"xsched_private_past" => (*const u64);
+    /// No gate holds anything from now on.
+    begin_wait = |_: &Preempt| c"xsched_private_begin_wait" => (*mut u64);
+    /// The call has returned for which that was.
+    end_wait = |_: &Preempt| c"xsched_private_end_wait" => (u64);
+    /// Says where launches are counted that bypass XQueues, for ever.
+    bypassed = |_: &Preempt| c"xsched_private_bypassed" => (*const u64);
     /// Forgets a context or a device.
     forget = |names: &Preempt| names.forget => (u64);
 }
@@ -144,21 +184,14 @@ impl Functions {
         }
         // SAFETY: this library is never unloaded, so the number stays. Without an answer the
         // scheduler of the node does not know the count.
-        unsafe { (found.past)(counts::all_past()) };
+        unsafe { (found.bypassed)(counts::all_bypassed()) };
+        CONTENTION.store(ptr::from_ref(found.contention).cast_mut(), Ordering::Release);
         Some(found)
     }
 
     /// The address of a function of the library that not every vendor needs.
     pub(crate) fn function(&self, name: &CStr) -> Option<Address> {
-        symbol(std::ptr::with_exposed_provenance_mut(self.library), name)
-    }
-
-    /// Whether something tells the streams of the process apart, or the process from others.
-    pub(crate) fn are_apart(&self) -> bool {
-        // SAFETY: it is null, or a word that stays for ever.
-        let node = || unsafe { self.node.load(Ordering::Acquire).as_ref() };
-        self.apart.load(Ordering::Acquire) != 0
-            || node().is_some_and(|word| word.load(Ordering::Acquire) != 0)
+        self.library.find(name)
     }
 
     /// Why the last call of this thread that failed did.
@@ -187,43 +220,27 @@ fn complain(why: &str) {
     static SAID: AtomicBool = AtomicBool::new(false);
     if !SAID.swap(true, Ordering::Relaxed) {
         let vendor = driver::opened().map_or("the vendor", |driver| driver.vendor().library.vendor);
-        eprintln!("xsched: a stream of {vendor} runs unscheduled: {why}");
+        message::line(format_args!("xsched: a stream of {vendor} runs unscheduled: {why}"));
     }
 }
 
-fn symbol(library: Address, name: &CStr) -> Option<Address> {
-    // SAFETY: the library is open, and the name ends with zero.
-    let found = unsafe { libc::dlsym(library, name.as_ptr()) };
-    (!found.is_null()).then_some(found)
-}
-
-/// The library's handle, which is never closed.
-fn library() -> Option<Address> {
-    let open = |name: &CStr, flags| {
-        // SAFETY: the name ends with zero. What the library runs when it is loaded is its own.
-        let handle = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | flags) };
-        (!handle.is_null()).then_some(handle)
-    };
-    let there = open(NAME, libc::RTLD_NOLOAD);
-    there.or_else(|| {
+/// The library, which is never closed.
+fn library() -> Option<Library> {
+    Library::loaded(NAME).or_else(|| {
         let own = own_path()?;
         let mut folders = own.ancestors().skip(1).take(2);
         folders.find_map(|folder| {
             let path = folder.join(NAME.to_str().ok()?);
-            open(&CString::new(path.into_os_string().into_vec()).ok()?, libc::RTLD_LOCAL)
+            // SAFETY: what the library runs when it is loaded is its own.
+            unsafe { Library::open(path.as_os_str(), loader::RTLD_NOW) }.ok()
         })
     })
 }
 
 /// Where this library is.
 fn own_path() -> Option<PathBuf> {
-    let mut about = MaybeUninit::<libc::Dl_info>::uninit();
-    let here = own_path as *const libc::c_void;
-    // SAFETY: it may be asked for any address, and what it writes to is ours.
-    if unsafe { libc::dladdr(here, about.as_mut_ptr()) } == 0 {
-        return None;
-    }
-    // SAFETY: it was written. The name ends with zero, and stays while this library is loaded.
-    let name = unsafe { CStr::from_ptr(about.assume_init().dli_fname) };
+    let about = loader::about((own_path as *const libc::c_void).addr())?;
+    // SAFETY: the name ends with zero, and stays while this library is loaded.
+    let name = unsafe { CStr::from_ptr(about.dli_fname) };
     Path::new(OsStr::from_bytes(name.to_bytes())).canonicalize().ok()
 }

@@ -14,10 +14,20 @@ use object::Endianness;
 use object::elf::{DT_NEEDED, DT_RPATH, DT_RUNPATH, FileHeader64};
 use object::read::ReadCache;
 use object::read::elf::{Dyn, FileHeader};
+use once_cell::race::OnceBox;
 
 use crate::cache;
 use crate::environment::variable;
 use crate::vendor::Library;
+
+/// The first name with a version by which the program has opened the library, if it has.
+static ASKED: OnceBox<OsString> = OnceBox::new();
+
+/// The program opens the library by this name, which has a version.
+pub(crate) fn asked_for(name: &OsStr) {
+    // Another thread may have been first.
+    let _ = ASKED.set(Box::new(name.to_owned()));
+}
 
 /// The copies of the library that the process has loaded, if it comes with programs.
 pub(crate) fn loaded(library: &Library) -> Vec<PathBuf> {
@@ -39,16 +49,32 @@ pub(crate) fn candidates(library: &Library) -> Vec<PathBuf> {
         let names = file.names.iter().filter(|name| is_name_of(library, name));
         paths.extend(names.flat_map(|name| places(library, name, &first, &file.last)));
     }
-    // A program that opens the library says nowhere by which name, nor from which of its files.
-    let all = files.iter().flat_map(|file| file.first.iter().chain(&file.last));
-    let all: Vec<_> = all.cloned().collect();
-    for soname in library.sonames {
-        paths.extend(places(library, OsStr::new(soname), &all, &[]));
+    // A program that opens the library does not say from which of its files.
+    let all = folders_of(&files);
+    for name in ASKED
+        .get()
+        .into_iter()
+        .map(OsString::as_os_str)
+        .chain(library.sonames.iter().map(OsStr::new))
+    {
+        paths.extend(places(library, name, &all, &[]));
     }
     paths
 }
 
-fn is_name_of(library: &Library, name: &OsStr) -> bool {
+/// Returns whether the loader would find a library of this name for some file of the process.
+pub(crate) fn is_there(library: &Library, name: &OsStr) -> bool {
+    let files: Vec<_> = files().iter().filter_map(|path| Needs::read(path)).collect();
+    places(library, name, &folders_of(&files), &[]).iter().any(|path| path.exists())
+}
+
+/// The folders that files name.
+fn folders_of(files: &[Needs]) -> Vec<PathBuf> {
+    files.iter().flat_map(|file| file.first.iter().chain(&file.last)).cloned().collect()
+}
+
+/// Returns whether a name is the library's, of whatever version.
+pub(crate) fn is_name_of(library: &Library, name: &OsStr) -> bool {
     let soname = library.sonames.first().map_or("", |soname| soname);
     let stem = soname.find(".so").map_or(soname, |at| &soname[..at + 3]);
     let rest = name.as_bytes().strip_prefix(stem.as_bytes());

@@ -1,12 +1,11 @@
 //! The streams that have XQueues.
 //!
-//! A stream gets its XQueue at its first launch. While nothing tells the streams of the process
-//! apart and a stream like it has an XQueue, it gets its own later: a program may make a stream for
-//! each request, and to make an XQueue takes longer than a short request.
+//! A stream gets its XQueue at its first launch. While nothing requires scheduling and a stream
+//! like it has an XQueue, it gets its own later: a program may make a stream for each request, and
+//! to make an XQueue takes longer than a short request.
 
-use std::cell::Cell;
 use std::ffi::c_int;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError, RwLock};
 
 use hashbrown::HashMap;
@@ -14,7 +13,7 @@ use hashbrown::HashMap;
 use crate::engine::{self, Inside, Stream};
 use crate::environment::variable;
 use crate::preempt::{Functions, SUCCESS};
-use crate::{Address, Code, captures, counts, driver};
+use crate::{Address, Code, captures, counts, direct, driver, preempt, waits};
 
 /// What stands for a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -25,41 +24,84 @@ pub(crate) struct Key {
     pub(crate) thread: usize,
 }
 
-/// A stream's queues.
+/// Whether a stream has its queues.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum StreamState {
+    /// It gets them with its first launch after scheduling is required.
+    Deferred,
+    /// As `Deferred`, which is decided again with its next launch.
+    Recheck,
+    /// It has them, or cannot have any.
+    Attached,
+    /// As `Attached`, and it was the default stream of a thread that has ended.
+    Orphaned,
+}
+
+/// A stream's queues, which are 0 until it has them.
 #[derive(Clone, Copy, Debug)]
 struct Queues {
     hwq: u64,
-    /// 0 if it cannot have one, or gets it [later](Self::is_later).
     xq: u64,
-    /// It gets its queues with its first launch after something has told the streams apart.
-    is_later: bool,
-    /// That is decided again with its next launch.
-    is_open: bool,
+    state: StreamState,
+    /// Those of them that the program has made itself.
+    borrowed: Borrowed,
     /// What its XQueue would be told of it.
     about: About,
-    /// It was the default stream of a thread that has ended.
-    is_left: bool,
+}
+
+/// A stream's queues that the program has made itself, by the handles that it has of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Borrowed {
+    Nothing,
+    Hardware,
+    Both,
+}
+
+impl Borrowed {
+    /// What a stream has before it gets queues here.
+    fn of(functions: &Functions, stream: Address) -> Self {
+        if stream.is_null() {
+            // No program makes queues for a default stream.
+            return Self::Nothing;
+        }
+        let (mut hwq, mut xq) = (0, 0);
+        // SAFETY: the places may be written to, and any stream and handle may be given.
+        unsafe {
+            if (functions.queue_of)(&raw mut hwq, stream) != SUCCESS {
+                Self::Nothing
+            } else if (functions.xqueue_of)(&raw mut xq, hwq) != SUCCESS {
+                Self::Hardware
+            } else {
+                Self::Both
+            }
+        }
+    }
 }
 
 /// What tells a stream from others, as far as the driver knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct About {
-    device: c_int,
+pub(crate) struct About {
+    pub(crate) device: c_int,
     /// Its context, or 0.
-    context: usize,
+    pub(crate) context: usize,
     /// As the vendor counts, downwards.
     priority: c_int,
 }
 
 impl About {
     /// Null is a default stream, which has priority 0.
-    fn of(stream: Address) -> Self {
+    pub(crate) fn of(stream: Address) -> Self {
         let Some(driver) = driver::opened() else {
             return Self { device: -1, context: 0, priority: 0 };
         };
         let questions = &driver.vendor().questions;
         let priority = if stream.is_null() { 0 } else { (questions.priority)(stream) };
         Self { device: (questions.device)(stream), context: (questions.context)(stream), priority }
+    }
+
+    /// The number of its context, or of its device where streams are of devices.
+    fn place(&self) -> u64 {
+        if self.context == 0 { self.device.cast_unsigned().into() } else { self.context as u64 }
     }
 }
 
@@ -71,12 +113,8 @@ const IDLE: c_int = 1;
 static KNOWN: RwLock<Option<HashMap<Key, Queues>>> = RwLock::new(None);
 /// Locked while a stream gets its queues, so that it gets them once.
 static MAKING: Mutex<()> = Mutex::new(());
-/// Changes when a stream ends, whose handle may be another's after that.
-static ENDED: AtomicU64 = AtomicU64::new(0);
 
 thread_local! {
-    /// The stream that this thread launched into last, when that was, and its XQueue.
-    static LAST: Cell<(Key, u64, u64)> = const { Cell::new((Key { base: 0, thread: 0 }, 0, 0)) };
     static THREAD: Thread = Thread(THREADS.fetch_add(1, Ordering::Relaxed));
 }
 
@@ -97,27 +135,28 @@ pub(crate) fn thread() -> Option<usize> {
     THREAD.try_with(|thread| thread.0).ok()
 }
 
+/// What stands for the stream with a handle; null is the legacy default stream.
+pub(crate) fn key(stream: Address) -> Option<Key> {
+    engine::key(Stream::of(stream, Stream::Legacy))
+}
+
 /// When a stream that has no XQueue gets one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum When {
+pub(crate) enum AttachMode {
     Now,
-    /// Only if the streams are told apart, or it is not like one that has an XQueue.
-    Needed,
+    /// Only if scheduling is required, or it is not like one that has an XQueue.
+    IfNeeded,
 }
 
 /// The XQueue of a stream, or 0 if it gets it later; `None` if it cannot have one, or not now.
-pub(crate) fn queue(
-    functions: &Functions,
-    key: Key,
-    (stream, when): (Stream, When),
-) -> Option<u64> {
-    let is_now = when == When::Now || functions.are_apart();
-    found(key, is_now, || make(functions, key, stream, is_now))
+pub(crate) fn queue(functions: &Functions, stream: Stream, mode: AttachMode) -> Option<u64> {
+    let is_now = mode == AttachMode::Now || preempt::is_contended();
+    found(stream, is_now, |key| make(functions, key, stream, is_now))
 }
 
-/// Whether a stream has an XQueue, or gets it later.
-pub(crate) fn has_queue(key: Key) -> bool {
-    found(key, false, || None).is_some()
+/// Whether a stream has an XQueue, or gets it later, and nothing is captured.
+pub(crate) fn is_attached(stream: Stream) -> bool {
+    !captures::are_any() && found(stream, false, |_| None).is_some()
 }
 
 /// The hardware queue of a stream that has an XQueue.
@@ -128,21 +167,23 @@ pub(crate) fn hardware_queue(key: Key) -> Option<u64> {
 /// The XQueue of a stream; 0 if it has none yet.
 #[must_use]
 pub fn xqueue_of(stream: Stream) -> u64 {
-    engine::key(stream).and_then(|key| found(key, false, || None)).unwrap_or(0)
+    found(stream, false, |_| None).unwrap_or(0)
 }
 
 /// The XQueue of a stream, or of what `make` answers if it has none, or is to get one now.
-fn found(key: Key, is_now: bool, make: impl FnOnce() -> Option<Queues>) -> Option<u64> {
-    let ended = ENDED.load(Ordering::Acquire);
-    let (last, when, xq) = LAST.get();
-    if (last, when) == (key, ended) && !(is_now && xq == 0) {
+fn found(stream: Stream, is_now: bool, make: impl FnOnce(Key) -> Option<Queues>) -> Option<u64> {
+    let generation = direct::generation();
+    if let Some(xq) = direct::xqueue(stream).filter(|xq| !is_now || *xq != 0) {
         return Some(xq);
     }
-    let found = find(key).filter(|found| found.holds(is_now)).or_else(make)?;
-    if found.xq == 0 && !found.is_later {
+    let key = engine::key(stream)?;
+    let found = find(key).filter(|found| found.holds(is_now)).or_else(|| make(key))?;
+    if found.xq == 0 && !found.is_deferred() {
         return None;
     }
-    LAST.set((key, ended, found.xq));
+    if !captures::are_any() {
+        direct::keep(stream, generation, found.xq);
+    }
     Some(found.xq)
 }
 
@@ -165,15 +206,15 @@ fn make(functions: &Functions, key: Key, stream: Stream, is_now: bool) -> Option
     let about = About::of(handle);
     // A default stream that is no thread's stays while its context does.
     let may_end = key.thread != 0 || matches!(stream, Stream::Own(_));
-    let is_later = !is_now && may_end;
-    let made = Queues { hwq: 0, xq: 0, is_later, is_open: false, about, is_left: false };
-    if is_later && insert_beside_one_like(key, made) {
-        return Some(made);
+    let (state, borrowed) = (StreamState::Deferred, Borrowed::Nothing);
+    let deferred = Queues { hwq: 0, xq: 0, state, borrowed, about };
+    if !is_now && may_end && insert_beside_one_like(key, deferred) {
+        return Some(deferred);
     }
-    let made = made.opened(functions, handle);
+    let made = Queues::open(functions, about, handle);
     let mut known = KNOWN.write().unwrap_or_else(PoisonError::into_inner);
     let before = known.get_or_insert_default().insert(key, made);
-    if before.is_some_and(|before| before.is_later) {
+    if before.is_some_and(|before| before.is_deferred()) {
         counts::not_later();
     }
     Some(made)
@@ -193,8 +234,9 @@ fn insert_beside_one_like(key: Key, made: Queues) -> bool {
 
 /// Whether streams get XQueues later is decided again, since one that had an XQueue has none now.
 fn look_anew(known: &mut HashMap<Key, Queues>) {
-    known.values_mut().for_each(|queues| queues.is_open = queues.is_later);
-    ENDED.fetch_add(1, Ordering::AcqRel);
+    let deferred = known.values_mut().filter(|queues| queues.is_deferred());
+    deferred.for_each(|queues| queues.state = StreamState::Recheck);
+    direct::begin_generation();
 }
 
 /// Forgets an XQueue that there is not any more.
@@ -205,52 +247,78 @@ pub(crate) fn forget(xq: u64) {
         look_anew(known);
     }
     counts::end_stream(xq);
-    ENDED.fetch_add(1, Ordering::AcqRel);
 }
 
 /// Ends the queues of the streams of which this says so, before the streams end.
 fn end(is_one: impl Fn(Key, &Queues) -> bool) {
+    forget_streams(is_one, Queues::end);
+}
+
+/// Forgets the streams of which this says so, with their queues.
+fn forget_streams(is_one: impl Fn(Key, &Queues) -> bool, end: impl Fn(&Queues, &Functions)) {
     let Some(_inside) = Inside::enter() else { return };
-    let Some(functions) = engine::functions() else { return };
+    let Some(functions) = preempt::functions() else { return };
     let mut known = KNOWN.write().unwrap_or_else(PoisonError::into_inner);
     let Some(known_now) = known.as_mut() else { return };
     let gone: Vec<_> = known_now.extract_if(|key, queues| is_one(*key, queues)).collect();
     if gone.iter().any(|(_, queues)| queues.xq != 0) {
         look_anew(known_now);
+    } else if !gone.is_empty() {
+        direct::begin_generation();
     }
-    ENDED.fetch_add(u64::from(!gone.is_empty()), Ordering::AcqRel);
     drop(known);
-    gone.iter().for_each(|(_, queues)| queues.end(functions));
+    gone.iter().for_each(|(_, queues)| end(queues, functions));
 }
 
 impl Queues {
+    const fn is_deferred(&self) -> bool {
+        matches!(self.state, StreamState::Deferred | StreamState::Recheck)
+    }
+
     /// Whether what is known of the stream is still so, and enough if it is to have an XQueue now.
     const fn holds(&self, is_now: bool) -> bool {
-        !(self.is_later && (is_now || self.is_open))
+        match self.state {
+            StreamState::Deferred => !is_now,
+            StreamState::Recheck => false,
+            StreamState::Attached | StreamState::Orphaned => true,
+        }
     }
 
     /// Makes them, and gives the XQueue its stream's priority, unless the environment says one.
-    fn opened(mut self, functions: &Functions, stream: Address) -> Self {
-        (self.is_later, self.is_open) = (false, false);
+    fn open(functions: &Functions, about: About, stream: Address) -> Self {
+        let borrowed = Borrowed::of(functions, stream);
+        let mut made = Self { hwq: 0, xq: 0, state: StreamState::Attached, borrowed, about };
         // SAFETY: the places may be written to. The stream is alive, as the program promises, and
         // its queues end before it does.
         let code = unsafe {
-            match (functions.queue)(&raw mut self.hwq, stream) {
-                SUCCESS => (functions.auto_queue)(&raw mut self.xq, self.hwq),
+            match (functions.queue)(&raw mut made.hwq, stream) {
+                SUCCESS => (functions.auto_queue)(&raw mut made.xq, made.hwq),
                 refused => refused,
             }
         };
         if code != SUCCESS {
             functions.complain_of_last();
             counts::stream(0, || Some((UNSCHEDULED, functions.last_error())));
-        } else if self.xq != 0 {
+        } else if made.xq != 0 {
             if variable("XSCHED_AUTO_XQUEUE_PRIORITY").is_none() {
                 // SAFETY: any handle and number may be given.
-                unsafe { (functions.priority)(self.xq, self.about.priority.saturating_neg()) };
+                unsafe { (functions.priority)(made.xq, made.about.priority.saturating_neg()) };
             }
-            counts::stream(self.xq, || functions.level_of(self.xq));
+            counts::stream(made.xq, || functions.level_of(made.xq));
         }
-        self
+        made
+    }
+
+    /// Ends them without a wait for what was launched, if that can be.
+    fn leave(&self, functions: &Functions) {
+        // SAFETY: any handle and number may be given.
+        let left =
+            self.xq != 0 && unsafe { (functions.leave)(self.xq, self.about.place()) } == SUCCESS;
+        if left {
+            counts::end_stream(self.xq);
+        } else {
+            self.end(functions);
+        }
     }
 
     fn end(&self, functions: &Functions) {
@@ -264,6 +332,17 @@ impl Queues {
                 (functions.end_hardware)(self.hwq);
             }
         }
+    }
+
+    /// Ends those that the program has not made. It ends its own, and until then they keep the
+    /// context.
+    fn end_own(&self, functions: &Functions) {
+        let own = match self.borrowed {
+            Borrowed::Nothing => *self,
+            Borrowed::Hardware => Self { hwq: 0, ..*self },
+            Borrowed::Both => return counts::end_stream(self.xq),
+        };
+        own.end(functions);
     }
 
     /// Whether all that went into them has run, as far as it is known.
@@ -280,11 +359,16 @@ impl Queues {
 /// A thread is about to end, and its default streams with it. Nothing is waited for: what they have
 /// not run yet may wait for another thread, and that for this one to end.
 fn end_thread(number: usize) {
+    captures::end_thread(number);
     let Some(_inside) = Inside::enter() else { return };
-    let Some(functions) = engine::functions() else { return };
+    let Some(functions) = preempt::functions() else { return };
     let mut known = KNOWN.write().unwrap_or_else(PoisonError::into_inner);
     let of_thread = known.iter_mut().flatten().filter(|(key, _)| key.thread == number);
-    let left: Vec<_> = of_thread.map(|(_, queues)| (queues.is_left = true, queues.xq).1).collect();
+    let mut left = Vec::new();
+    for (_, queues) in of_thread {
+        queues.state = StreamState::Orphaned;
+        left.push(queues.xq);
+    }
     drop(known);
     for xq in left.into_iter().filter(|xq| *xq != 0) {
         // SAFETY: any handle may be given.
@@ -297,7 +381,8 @@ fn end_thread(number: usize) {
 /// with their contexts.
 fn end_left(functions: &Functions) {
     let known = KNOWN.read().unwrap_or_else(PoisonError::into_inner);
-    let left = known.iter().flatten().filter(|(_, queues)| queues.is_left);
+    let is_left = |queues: &Queues| queues.state == StreamState::Orphaned;
+    let left = known.iter().flatten().filter(|(_, queues)| is_left(queues));
     let left: Vec<_> = left.map(|(key, queues)| (*key, *queues)).collect();
     drop(known);
     for (key, queues) in left.into_iter().filter(|(_, queues)| queues.are_idle(functions)) {
@@ -317,64 +402,83 @@ fn end_left(functions: &Functions) {
     }
 }
 
-/// Waits until what was launched into a stream has run, so that nothing here touches it until the
-/// next launch: a stream that is captured bears no question. A stream without a queue is not waited
-/// for.
+/// Has nothing here touch a stream until the next launch: one that is captured bears no question.
+/// Where that cannot be had, this waits until what was launched there has run. A stream without a
+/// queue is not waited for.
 pub(crate) fn settle(stream: Address) {
     let Some(_inside) = Inside::enter() else { return };
-    let key = engine::key(Stream::of(stream, Stream::Legacy));
-    let queues = key.and_then(find).filter(|queues| queues.xq != 0);
-    if let (Some(queues), Some(functions)) = (queues, engine::functions()) {
+    let queues = key(stream).and_then(find).filter(|queues| queues.xq != 0);
+    if let (Some(queues), Some(functions)) = (queues, preempt::functions()) {
         // SAFETY: any handle may be given.
-        unsafe { (functions.wait_all)(queues.xq) };
+        unsafe {
+            if (functions.seal)(queues.xq) != SUCCESS {
+                (functions.wait_all)(queues.xq);
+            }
+        }
     }
 }
 
 /// Makes a call that waits for a stream: the scheduler is to know at once that nothing of it runs.
 pub fn wait(stream: Address, call: impl FnOnce() -> Code) -> Code {
-    let code = engine::waiting(call);
+    let code = waits::waiting(call);
     look(stream);
     code
 }
 
 fn look(stream: Address) {
-    let functions = engine::functions().filter(|functions| functions.are_apart());
-    let Some(functions) = functions.filter(|_| !captures::are_any()) else { return };
+    let Some(functions) = preempt::contended().filter(|_| !captures::are_any()) else { return };
     let Some(_inside) = Inside::enter() else { return };
-    let queues = engine::key(Stream::of(stream, Stream::Legacy)).and_then(find);
+    let queues = key(stream).and_then(find);
     if let Some(queues) = queues.filter(|queues| queues.xq != 0) {
         // SAFETY: any handle may be given.
         unsafe { (functions.look)(queues.xq) };
     }
 }
 
-/// A stream is about to end. What was launched into it is waited for.
+/// A stream is about to end. What was launched into it runs on.
 pub fn end_stream(stream: Address) {
     if let Stream::Own(handle) = Stream::of(stream, Stream::Legacy) {
-        end(|key, _| key == Key { base: handle.addr(), thread: 0 });
+        forget_streams(|key, _| key == Key { base: handle.addr(), thread: 0 }, Queues::leave);
     }
 }
 
-/// A context ends by what `real` does. What was launched into its streams is waited for.
+/// A context ends by what `real` does, and its streams with it. What was launched into them is
+/// waited for.
 pub fn end_context(context: Address, real: impl FnOnce() -> Code) -> Code {
-    if context.is_null() || engine::functions().is_none() {
+    leave_context(context, Queues::end, real)
+}
+
+/// The program's last reference to a context ends by what `real` does. What was launched into its
+/// streams is waited for, and XQueues that the program has made are its own to end.
+pub fn release_context(context: Address, real: impl FnOnce() -> Code) -> Code {
+    leave_context(context, Queues::end_own, real)
+}
+
+fn leave_context(
+    context: Address,
+    end: impl Fn(&Queues, &Functions),
+    real: impl FnOnce() -> Code,
+) -> Code {
+    if context.is_null() || preempt::functions().is_none() {
         return real();
     }
-    engine::wait(|| {
-        end(|_, queues| queues.about.context == context.addr());
+    waits::wait(|| {
+        forget_streams(|_, queues| queues.about.context == context.addr(), end);
         forget_place(context.addr() as u64);
-        real()
+        // It may have been current.
+        direct::change_context(real)
     })
 }
 
 /// A device is about to lose its streams, where the vendor's streams are of devices.
 pub fn end_device(device: c_int) {
     end(|_, queues| queues.about.device == device);
+    captures::end_device(device);
     forget_place(u64::from(device.cast_unsigned()));
 }
 
 fn forget_place(place: u64) {
-    if let (Some(_inside), Some(functions)) = (Inside::enter(), engine::functions()) {
+    if let (Some(_inside), Some(functions)) = (Inside::enter(), preempt::functions()) {
         // SAFETY: any number may be given.
         unsafe { (functions.forget)(place) };
     }

@@ -75,6 +75,9 @@ pub struct Library {
     pub sonames: &'static [&'static str],
     /// Whether programs bring it along, so that it is looked for as their files say.
     pub comes_with_programs: bool,
+    /// True if any call may initialise it, so that a child of a fork cannot use it afterwards.
+    /// Otherwise the vendor's interposer says when it is.
+    pub is_initialised_by_any: bool,
     /// Where it is on distributions and in containers.
     pub folders: &'static [&'static str],
     /// The function that every interposer of this vendor exports, and no library does.
@@ -91,11 +94,6 @@ pub struct Questions {
     /// What stands for the default stream that a launch of this thread would go to, and is no
     /// stream's handle; `None` if there is none now.
     pub default_stream: fn() -> Option<usize>,
-    /// Has the context or device be current again that `default_stream` answered for before. Says
-    /// whether it was not; then `leave` undoes it.
-    pub enter: fn(usize) -> bool,
-    /// Undoes what `enter` did.
-    pub leave: fn(),
     /// A stream's priority; a lower number is more urgent.
     pub priority: fn(Address) -> c_int,
     /// The context of a stream, by its address; of null it is the current one. 0 if it is not

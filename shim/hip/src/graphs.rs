@@ -10,7 +10,7 @@ use std::ffi::{CStr, c_uint};
 use std::ptr;
 use std::sync::{LazyLock, OnceLock, PoisonError, RwLock};
 
-use xsched_shim_engine::engine::{self, beside};
+use xsched_shim_engine::engine::{self, reentrant};
 use xsched_shim_engine::hooks::of_thread;
 use xsched_shim_engine::{Address, Code, Kind, Reach, Stream, driver, lifetimes, real};
 
@@ -36,9 +36,10 @@ unsafe fn begin(exec: *mut Address, graph: Address, next: impl FnOnce() -> Code)
         signals::wait_at_exit();
         reach_of_row(graph)
     };
-    let row = beside(look).flatten();
+    let row = reentrant(look).flatten();
     let code = next();
-    if code == SUCCESS && !exec.is_null() {
+    // A child of a fork does not wait for a thread of its parent.
+    if code == SUCCESS && !exec.is_null() && engine::is_on() {
         // SAFETY: the runtime has written it.
         let exec = unsafe { exec.read() }.addr();
         let mut rows = ROWS.write().unwrap_or_else(PoisonError::into_inner);
@@ -141,7 +142,9 @@ lifetimes! {
         launch(c"hipGraphLaunch_spt", &LAUNCH_SPT, exec, of_thread(stream), next)
     };
     c"hipGraphExecDestroy": end(exec: Address) => |next| {
-        ROWS.write().unwrap_or_else(PoisonError::into_inner).remove(&exec.addr());
+        if engine::is_on() {
+            ROWS.write().unwrap_or_else(PoisonError::into_inner).remove(&exec.addr());
+        }
         next()
     };
 }

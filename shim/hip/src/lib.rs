@@ -10,12 +10,12 @@
 //!
 //! This library alone, preloaded, is in front of the functions of a program that is linked with the
 //! runtime, by whatever name: its functions have no versions, which the loader takes for any
-//! version. A program that opens the runtime itself then goes past it.
+//! version. A program that opens the runtime by a SONAME, of whatever version, gets it as well,
+//! since it takes the place of `dlopen`.
 //!
 //! **Which runtime** it forwards to: the one that the process has loaded, or else the one that the
 //! loader would find for the files of the process. Several can be installed. If the program opens
-//! one of them itself, that is not known by which name, and the newest is taken;
-//! `XSCHED_HIP_RUNTIME` names another.
+//! one of them itself, it is the one of that name; `XSCHED_HIP_RUNTIME` names another.
 //!
 //! **How it works** is in `xsched-shim-engine`. `functions.toml` lists the functions that the
 //! runtime exports.
@@ -35,6 +35,7 @@ mod address;
 mod graphs;
 mod lifetimes;
 mod masks;
+mod opens;
 mod rings;
 mod signals;
 mod table;

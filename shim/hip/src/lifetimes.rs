@@ -4,8 +4,9 @@
 use std::ffi::{c_int, c_uint};
 use std::ptr;
 
-use xsched_shim_engine::engine::{asked, waiting};
+use xsched_shim_engine::direct::change_context;
 use xsched_shim_engine::hooks::of_thread;
+use xsched_shim_engine::waits::{note_query, waiting, with_gates_open};
 use xsched_shim_engine::{
     Address, Code, captures, engine, errors, events, lifetimes, real, streams,
 };
@@ -35,6 +36,17 @@ fn ordered(stream: Address, next: impl FnOnce() -> Code) -> Code {
 }
 
 lifetimes! {
+    c"hipSetDevice": set_device(device: c_int) => |next| change_context(next);
+    c"hipSetValidDevices": set_valid(devices: Address, count: c_int) => |next| {
+        change_context(next)
+    };
+    c"hipCtxSetCurrent": set_current(context: Address) => |next| change_context(next);
+    c"hipCtxPushCurrent": push(context: Address) => |next| change_context(next);
+    c"hipCtxPopCurrent": pop(context: Address) => |next| change_context(next);
+    c"hipCtxCreate": create(
+        context: Address, flags: c_uint, device: c_int
+    ) => |next| change_context(next);
+    c"hipCtxDestroy": destroy(context: Address) => |next| change_context(next);
     c"hipDeviceReset": reset() => |next| {
         end_device(vendor::device(ptr::null_mut()));
         next()
@@ -43,6 +55,7 @@ lifetimes! {
         end_device(device);
         next()
     };
+    c"hipEventDestroy": destroy_event(event: Address) => |next| events::destroy(event, next);
     c"hipEventRecord": record(event: Address, stream: Address) => |next| {
         record_event(event, stream, next)
     };
@@ -60,17 +73,17 @@ lifetimes! {
     };
     c"hipStreamQuery": query(stream: Address) => |next| {
         // It may have the legacy default stream wait for all blocking ones, as below.
-        asked(if engine::is_legacy(stream) { engine::unheld(next) } else { next() })
+        note_query(if engine::is_legacy(stream) { with_gates_open(next) } else { next() })
     };
-    c"hipStreamQuery_spt": query_spt(stream: Address) => |next| asked(next());
-    c"hipEventQuery": query_event(event: Address) => |next| asked(next());
+    c"hipStreamQuery_spt": query_spt(stream: Address) => |next| note_query(next());
+    c"hipEventQuery": query_event(event: Address) => |next| note_query(next());
     c"hipEventSynchronize": synchronize_event(event: Address) => |next| {
         waiting(next)
     };
     c"hipStreamSynchronize": synchronize(stream: Address) => |next| {
         // That of the legacy default stream waits for all blocking ones, which may be held.
         let is_legacy = engine::is_legacy(stream);
-        streams::wait(stream, || if is_legacy { engine::unheld(next) } else { next() })
+        streams::wait(stream, || if is_legacy { with_gates_open(next) } else { next() })
     };
     c"hipStreamSynchronize_spt": synchronize_spt(stream: Address) => |next| {
         streams::wait(of_thread(stream), next)

@@ -10,7 +10,7 @@ use std::collections::HashSet;
 use std::ffi::{c_int, c_uint};
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
-use xsched_shim_engine::{Address, Code, lifetimes, real};
+use xsched_shim_engine::{Address, Code, engine, lifetimes, real};
 
 use crate::{signals, vendor};
 
@@ -28,7 +28,8 @@ fn masked() -> MutexGuard<'static, HashSet<usize>> {
 
 /// Waits until nothing refers to a stream any more that is about to be destroyed, if it has a mask.
 pub(crate) fn wait_out(stream: Address) {
-    if !masked().remove(&stream.addr()) {
+    // A child of a fork has no such streams, and waits for no thread of its parent.
+    if !engine::is_on() || !masked().remove(&stream.addr()) {
         return;
     }
     let mode = vendor::exchange_mode(RELAXED);
@@ -45,7 +46,7 @@ lifetimes! {
         stream: *mut Address, words: c_uint, mask: *const c_uint
     ) => |next| {
         let code = next();
-        if code == SUCCESS && !stream.is_null() {
+        if code == SUCCESS && !stream.is_null() && engine::is_on() {
             // SAFETY: the runtime has written a handle there.
             masked().insert(unsafe { stream.read() }.addr());
         }

@@ -9,8 +9,8 @@ use std::ffi::{c_int, c_uint};
 use std::ptr;
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
-use xsched_shim_engine::engine::{self, beside};
-use xsched_shim_engine::{Address, Code, lifetimes, streams};
+use xsched_shim_engine::engine::{self, reentrant};
+use xsched_shim_engine::{Address, Code, captures, lifetimes, streams};
 
 use crate::{masks, vendor};
 
@@ -51,7 +51,7 @@ unsafe fn create(
     if is_such
         && engine::level() >= INTERRUPT
         && made().len() < STREAMS_MAX
-        && let Some((handle, queue)) = beside(own).flatten()
+        && let Some((handle, queue)) = reentrant(own).flatten()
     {
         made().insert(handle.addr(), (queue, vendor::device(ptr::null_mut())));
         // SAFETY: the program says where its handle is to go.
@@ -75,17 +75,23 @@ fn own() -> Option<(Address, u64)> {
 /// Ends a stream, by what `next` does if the program's call has made it.
 fn destroy(stream: Address, next: impl FnOnce() -> Code) -> Code {
     streams::end_stream(stream);
-    let found = made().remove(&stream.addr());
-    let Some((queue, _)) = found else {
-        masks::wait_out(stream);
-        return next();
-    };
-    end(&[queue]);
-    SUCCESS
+    captures::end_stream(stream, || {
+        // A child of a fork has no such streams, and waits for no thread of its parent.
+        let found = if engine::is_on() { made().remove(&stream.addr()) } else { None };
+        let Some((queue, _)) = found else {
+            masks::wait_out(stream);
+            return next();
+        };
+        end(&[queue]);
+        SUCCESS
+    })
 }
 
 /// A device is about to lose its streams, whose XQueues have ended.
 pub(crate) fn end_device(device: c_int) {
+    if !engine::is_on() {
+        return;
+    }
     let gone: Vec<_> = made().extract_if(|_, (_, of)| *of == device).collect();
     end(&gone.iter().map(|(_, (queue, _))| *queue).collect::<Vec<_>>());
 }
@@ -96,7 +102,7 @@ fn end(queues: &[u64]) {
     if queues.is_empty() {
         return;
     }
-    beside(|| {
+    reentrant(|| {
         let destroy = engine::function(c"HwQueueDestroy")?;
         // SAFETY: as above.
         let destroy = unsafe { std::mem::transmute::<Address, Destroy>(destroy) };

@@ -11,7 +11,7 @@ use std::sync::mpsc::{Sender, channel};
 use std::sync::{Once, OnceLock};
 use std::time::Duration;
 
-use xsched_shim_engine::engine::beside;
+use xsched_shim_engine::engine::reentrant;
 use xsched_shim_engine::{Address, Code, real};
 
 /// A function that the runtime calls.
@@ -43,7 +43,7 @@ pub(crate) fn wait_at_exit() {
 }
 
 extern "C" fn at_exit() {
-    beside(wait);
+    reentrant(wait);
 }
 
 /// Whether the turn of the runtime's thread is over, by calls of it, one after the other.

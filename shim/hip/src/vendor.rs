@@ -55,6 +55,7 @@ pub(crate) static VENDOR: Vendor = Vendor {
         variable: "XSCHED_HIP_RUNTIME",
         sonames: &SONAMES,
         comes_with_programs: true,
+        is_initialised_by_any: true,
         folders: &FOLDERS,
         marker: c"xsched_shim_hip",
         lacking: not_supported,
@@ -64,8 +65,6 @@ pub(crate) static VENDOR: Vendor = Vendor {
         default_stream,
         // Streams are of devices.
         context: |_| 0,
-        enter: |_| false,
-        leave: || (),
         priority,
         device,
         is_captured,

@@ -115,11 +115,43 @@ fn alone_it_is_in_front_of_linked_programs() {
     let program = built.link("libamdhip64.so.7", "-g");
     let mut command = with_preloaded(program, [interposer()]);
     command.env("LD_LIBRARY_PATH", built.folder_of("libamdhip64.so.7"));
-    // A program that opens the runtime besides finds the runtime's own functions.
+    // What the program finds in the runtime that it opens besides is this library's.
+    check(&mut command, "linked, version 0");
+}
+
+/// A runtime of a version that no list has.
+fn later(built: &Built) -> PathBuf {
+    let soname = "libamdhip64.so.11";
+    let at = built.runtime(soname);
+    fs::create_dir_all(at.parent().expect("a folder")).expect("a folder");
+    let map = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/runtime.map");
+    let map = format!("-Wl,--version-script={}", map.display());
+    let name = format!("-Wl,-soname,{soname}");
+    compile("runtime.c", &at, &["-shared", "-fPIC", "-DVERSION=11", &name, &map]);
+    at
+}
+
+#[test]
+fn a_runtime_is_found_by_the_name_that_the_program_says() {
+    let built = Built::get();
+    let runtime = later(built);
+    let folders = [built.folder_of("libamdhip64.so.7"), built.folder_of("libamdhip64.so.11")];
+    let folders = env::join_paths(folders).expect("paths without colons");
+    let opens = built.path("opens");
+    let alone = with_preloaded(&opens, [interposer()]);
+    for mut command in [alone, with_interposer(&opens, &built.path("names"))] {
+        command.args(["launch", "libamdhip64.so.11"]).env("LD_LIBRARY_PATH", &folders);
+        let counts = counts(&mut command, built, "launch, runtime open");
+        let launches = json!({"hipLaunchKernel": 1, "hipModuleLaunchKernel": 1});
+        assert_eq!(counts["launches"], launches);
+        assert_eq!(counts["driver"], json!(runtime.canonicalize().expect("it")));
+    }
+    // One that is not there cannot be opened.
+    let mut command = with_interposer(&opens, &built.path("names"));
+    command.args(["launch", "libamdhip64.so.12"]).env("LD_LIBRARY_PATH", &folders);
     let output = command.output().expect("a program");
     let said = String::from_utf8_lossy(&output.stdout);
-    assert!(said.contains("linked, version 0") && output.stderr.is_empty(), "{output:?}");
-    assert_eq!(said.matches("FAILED").count(), 1, "{said}");
+    assert!(said.starts_with("FAILED: libamdhip64.so.12: cannot open"), "{said}");
 }
 
 #[test]

@@ -2,6 +2,10 @@
 //!
 //! `cargo run --release -p xsched-sim --example custom_policy`
 
+// The policy is written for a program that depends on `xsched` alone. The core has these modules by
+// the same names.
+extern crate xsched_core as xsched;
+
 mod policy;
 
 use std::error::Error;

@@ -1,18 +1,18 @@
 //! A policy of one's own: on each device the ready queues take turns, each for a slice of device
 //! time. The queue that has used the fewest slices goes first.
 
-use xsched_core::hint::Priority;
-use xsched_core::id::QueueId;
-use xsched_core::policy::{
-    Changed, Decisions, Event, Policy, QueueInfo, QueueTable, Urgency, Verdict, policy_state,
+use xsched::hint::Priority;
+use xsched::id::QueueId;
+use xsched::policy::{
+    Changed, Decisions, Event, Needs, Policy, QueueInfo, QueueTable, Urgency, Verdict, policy_state,
 };
-use xsched_core::time::{Duration, Instant};
+use xsched::time::{Duration, Instant};
 
-/// Its slice of device time.
+/// Slice of device time.
 pub(crate) struct TakeTurns(pub(crate) Duration);
 
 policy_state! {
-    /// What the table keeps for the policy with each queue.
+    /// State of the policy per queue, in the table.
     struct Usage { used: Duration }
 }
 
@@ -29,7 +29,7 @@ impl Policy for TakeTurns {
     fn name(&self) -> &'static str { "take-turns" }
 
     // How often queues report the device time that they have used.
-    fn progress_every(&self) -> Option<Duration> { Some(self.0.per(4)) }
+    fn needs(&self) -> Needs { Needs { progress_every: Some(self.0.per(4)), ..Needs::default() } }
 
     // What happened.
     fn observe(&mut self, _: Instant, queue: QueueId, event: Event, queues: &QueueTable<'_>) {

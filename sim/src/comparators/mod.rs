@@ -3,7 +3,7 @@
 //! Each is a small variation of the simulated machine: how processes share the device
 //! (`timeslice`, `mps`), when a task may launch (`vcuda`, `tgs`, `paella`), when a request may
 //! begin (`triton`), or just other settings (`native`, `sync`). The queue machines, the scheduler
-//! and all checkers run as ever. `docs/src/reference/comparators.md` says what each model leaves
+//! and all checkers run as ever. `docs/src/guides/simulate.md` says what each model leaves
 //! out.
 
 mod mps;
@@ -69,7 +69,7 @@ impl System {
         }
     }
 
-    /// What keeps tasks from launching, if anything does.
+    /// Gate that keeps tasks from launching, if any.
     fn gate(self, scenario: &Scenario, tasks: &[TaskSpec]) -> Option<Box<dyn LaunchGate>> {
         let parameters = &scenario.comparators;
         match self {

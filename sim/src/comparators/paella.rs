@@ -40,12 +40,12 @@ struct Job {
 }
 
 impl Job {
-    /// Whether it has work: its part of the device counts, whether it runs or waits.
+    /// True if it has work: its part of the device counts, whether it runs or waits.
     const fn is_active(&self) -> bool {
         self.waits_ns.is_some() || self.in_flight > 0
     }
 
-    /// Whether it waits for the dispatcher and not for its own kernels.
+    /// True if it waits for the dispatcher and not for its own kernels.
     fn could_go(&self) -> bool {
         self.waits_ns.is_some() && self.in_flight < AHEAD
     }

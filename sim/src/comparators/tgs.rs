@@ -20,11 +20,11 @@ use crate::scenario::TaskSpec;
 const SLOW_START: f64 = 1.5;
 /// Intervals in which the undisturbed rate is learnt.
 const PROBES: u32 = 2;
-/// After a drop of so many tolerances the allowance becomes a tenth and growth starts afresh.
+/// After a drop of this many tolerances the allowance becomes a tenth and growth starts afresh.
 const COLLAPSE: f64 = 3.0;
-/// The allowance is at most so many times what the opportunistic tasks used.
+/// The allowance is at most this many times what the opportunistic tasks used.
 const AHEAD: f64 = 3.0;
-/// After so many intervals in a row with a drop above this, the learnt rate is thought too high,
+/// After this many intervals in a row with a drop above this, the learnt rate is thought too high,
 /// and becomes this part of itself.
 const DOUBTS: u32 = 20;
 const DOUBTFUL: f64 = 0.12;
@@ -44,7 +44,7 @@ pub(super) struct RateControl {
 enum Phase {
     /// No production task is active.
     Free,
-    /// The undisturbed rate is being learnt, for so many intervals so far.
+    /// The undisturbed rate is being learnt, for this many intervals so far.
     Probe(u32),
     SlowStart,
     Avoidance,

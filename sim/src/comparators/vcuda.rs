@@ -20,7 +20,7 @@ pub(super) struct Quotas {
     budgets: Vec<Budget>,
 }
 
-/// What a process may use on a device.
+/// Budget of a process on a device.
 #[derive(Clone, Copy, Debug)]
 struct Budget {
     quota_ns: i64,

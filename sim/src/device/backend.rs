@@ -35,7 +35,7 @@ pub(crate) struct StreamConfig {
     pub(crate) urgent: bool,
 }
 
-/// What a launch carries.
+/// Content of a launch.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Launch {
     pub(crate) work_ns: u64,

@@ -6,7 +6,7 @@
 
 use super::line::{Finish, Line};
 
-/// What is left of a command when rounding is all that is left, in nanoseconds.
+/// Rest of a command that counts as rounding, in nanoseconds.
 const NOTHING: f64 = 1e-3;
 
 /// How the device is split among processes.

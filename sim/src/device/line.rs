@@ -33,7 +33,7 @@ impl Line {
         self.waiting.pop_front().map(|(_, stream)| stream)
     }
 
-    /// Whether the first in line goes before streams that are not urgent.
+    /// True if the first in line goes before streams that are not urgent.
     pub(super) fn is_urgent_first(&self) -> bool {
         self.waiting.front().is_some_and(|(turn, _)| *turn < NEXT)
     }

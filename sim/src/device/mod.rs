@@ -31,7 +31,7 @@ use stream::Launched;
 pub(crate) const OWN: u8 = 1;
 pub(crate) const DAEMON: u8 = 2;
 
-/// What a device tells the engine, for figures, checkers and the timeline.
+/// Note of a device to the engine, for figures, checkers and the timeline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Note {
     /// A command started (`fresh`) or continued.
@@ -53,7 +53,7 @@ pub(crate) struct World {
     pub(crate) devices: Vec<Device>,
     pub(crate) streams: Vec<Stream>,
     pub(crate) notes: Vec<Note>,
-    /// Whether the engine wants every start and stop.
+    /// True if the engine wants every start and stop.
     pub(crate) verbose: bool,
 }
 
@@ -72,7 +72,7 @@ pub(crate) struct Device {
     pub(crate) switch_ns: u64,
     /// Interrupts and restores, of the whole device where they reach all of it.
     pub(crate) switches: u64,
-    /// It has streams that go before others.
+    /// True if it has streams that go before others.
     has_urgent: bool,
     /// Steps that wait for the next operation of the whole device.
     staged: Vec<Staged>,
@@ -103,13 +103,13 @@ impl Device {
         }
     }
 
-    /// Saving or restoring takes the device for so long.
+    /// Saving or restoring takes the device for this time.
     fn switch(&mut self, ns: u64) {
         self.switching(ns);
         self.switches += 1;
     }
 
-    /// A part of saving or restoring took the device for so long.
+    /// A part of saving or restoring took the device for this time.
     fn switching(&mut self, ns: u64) {
         self.overhead_ns += ns;
         self.switch_ns += ns;
@@ -341,7 +341,7 @@ impl World {
         }
     }
 
-    /// Whether the device itself may let others go before a stream for ever: they are urgent, or
+    /// True if the device itself may let others go before a stream for ever: they are urgent, or
     /// keep an exclusive device that they always have work for.
     pub(crate) fn is_kept_out(&self, stream: u32) -> bool {
         let s = &self.streams[stream as usize];

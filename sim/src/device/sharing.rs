@@ -1,4 +1,4 @@
-//! Who runs: one after the other, or together.
+//! Sharing of a device: one after the other, or together.
 
 use std::collections::BTreeMap;
 
@@ -92,7 +92,7 @@ impl Sharing {
         }
     }
 
-    /// Whether a stream keeps its turn from command to command.
+    /// True if a stream keeps its turn from command to command.
     pub(crate) const fn keeps(&self) -> bool {
         matches!(self, Self::Turns(Turns { exclusive: true, .. }))
     }
@@ -108,12 +108,12 @@ impl Sharing {
         line.insert(stream, urgent, turn);
     }
 
-    /// Whether commands run in waves, between which the device can change hands.
+    /// True if commands run in waves, between which the device can change hands.
     pub(crate) const fn has_waves(&self) -> bool {
         matches!(self, Self::Turns(Turns { exclusive: false, .. }))
     }
 
-    /// Whether a stream is in line that goes before those that are not urgent.
+    /// True if a stream is in line that goes before those that are not urgent.
     pub(crate) fn is_urgent_waiting(&self) -> bool {
         let Self::Turns(turns) = self else { return false };
         turns.line.is_urgent_first()
@@ -129,7 +129,7 @@ impl Sharing {
         }
     }
 
-    /// A command with so much work starts.
+    /// A command with this much work starts.
     pub(crate) fn start(&mut self, now_ns: u64, stream: u32, work_ns: u64) -> Finish {
         match self {
             Self::Turns(turns) => {
@@ -245,7 +245,7 @@ impl Together {
         self.last_ns = now_ns;
     }
 
-    /// A command with so much work starts.
+    /// A command with this much work starts.
     fn run(&mut self, stream: u32, work_ns: u64) {
         let end = self.virtual_ns + work_ns as f64;
         self.started += 1;

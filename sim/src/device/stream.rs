@@ -17,7 +17,7 @@ pub(crate) struct Launched {
     pub(crate) gated: bool,
     pub(crate) fence: bool,
     pub(crate) started: bool,
-    /// It was interrupted, and restoring it takes so long before it goes on. `None` while it is
+    /// It was interrupted, and restoring it takes this long before it goes on. `None` while it is
     /// saved, and from when it goes on.
     pub(crate) restore_ns: Option<u64>,
 }
@@ -33,7 +33,7 @@ pub(crate) struct Fence {
 /// A stream.
 #[derive(Debug, Default)]
 pub(crate) struct Stream {
-    /// Its place among the streams.
+    /// Place among the streams.
     pub(crate) number: u32,
     pub(crate) device: u32,
     pub(crate) fifo: VecDeque<Launched>,
@@ -45,7 +45,7 @@ pub(crate) struct Stream {
     pub(crate) running: bool,
     /// The head waits for its turn on the device.
     pub(crate) offered: bool,
-    /// Its turn, until it has used it.
+    /// Turn, until it has used it.
     pub(crate) turn: Option<u64>,
     /// An arrival event is scheduled.
     pub(crate) arriving: bool,
@@ -75,7 +75,7 @@ pub(crate) struct Stream {
     /// When a hold was ordered that has not taken effect.
     pub(crate) held_at_ns: Option<u64>,
 
-    /// Whether gates are put at all.
+    /// True if gates are put at all.
     pub(crate) gates: bool,
     /// Predicted work since the last gate, and of one command.
     pub(crate) since_gate_ns: u64,
@@ -97,7 +97,7 @@ impl Stream {
         self.running && self.fifo.front().is_some_and(|head| head.restore_ns.is_some())
     }
 
-    /// The head has its context again, after so much device time for that.
+    /// The head has its context again, after this much device time for that.
     pub(crate) fn restored(&mut self, now_ns: u64) -> u64 {
         self.started_ns = now_ns;
         self.fifo.front_mut().and_then(|head| head.restore_ns.take()).unwrap_or(0)
@@ -193,7 +193,7 @@ impl Stream {
         (head.cmd, head.restore_ns.take().unwrap_or(0).saturating_sub(left_ns))
     }
 
-    /// The head is interrupted with so much left to do.
+    /// The head is interrupted with this much left to do.
     pub(crate) fn stop(&mut self, left_ns: u64) -> (u64, u64) {
         self.running = false;
         let left_ns = left_ns + std::mem::take(&mut self.after_wave_ns);
@@ -207,7 +207,7 @@ impl Stream {
         }
     }
 
-    /// Whether a command launched now gets a gate: once more work than the spacing has gone by
+    /// True if a command launched now gets a gate: once more work than the spacing has gone by
     /// since the last, and when nothing is in flight only if it must not start.
     pub(crate) fn wants_gate(&mut self, spacing_ns: u64) -> bool {
         if self.fifo.is_empty() {

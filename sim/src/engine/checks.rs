@@ -60,7 +60,7 @@ pub(super) struct Checks {
     dry: u32,
 }
 
-/// After so many looks at a simulation in which nothing can happen any more, it is over: one, and
+/// After this many looks at a simulation in which nothing can happen any more, it is over: one, and
 /// one that sees what is not allowed to last.
 const DRY_LOOKS: u32 = 2;
 
@@ -138,7 +138,7 @@ impl Checks {
         self.queues[queue].wait.failed(cmd, CmdId(cmd.count()), fault);
     }
 
-    /// A command that takes so long was submitted, and the queue now holds this many.
+    /// A command that takes this long was submitted, and the queue now holds this many.
     pub(super) fn submitted(&mut self, queue: usize, work_ns: u64, commands: u64) {
         let q = &mut self.queues[queue];
         let longer_ns = (work_ns as f64 - q.longest_ns).max(0.0);
@@ -222,11 +222,11 @@ impl Checks {
     }
 }
 
-/// How long a runnable queue may go without progress: so many rounds in which every task of the
+/// How long a runnable queue may go without progress: this many rounds in which every task of the
 /// scenario has a whole window of its longest commands served first, and a second.
 const ROUNDS: f64 = 100.0;
 
-/// The same before any command was seen, with mean commands.
+/// Patience before any command was seen, with mean commands.
 fn patience_ns(engine: &Engine<'_>) -> f64 {
     let window = |task: usize| {
         let thread = &engine.threads[task];
@@ -334,7 +334,7 @@ impl Engine<'_> {
         checks.record(queue, Invariant::Inversion, verdict);
     }
 
-    /// What must be true at the end.
+    /// Checks at the end of a run.
     pub(super) fn final_checks(&mut self) {
         self.on_inspect();
         let Some(mut checks) = self.checks.take() else { return };

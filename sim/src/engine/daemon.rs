@@ -9,10 +9,11 @@ use std::collections::{HashMap, VecDeque};
 
 use xsched_core::id::{DeviceId, ProcessId, QueueId};
 use xsched_core::level::{Level, LevelChoice};
+use xsched_core::message::Claim;
 use xsched_core::policy::Policy;
 use xsched_core::scheduler::{Attach, Heap, Scheduler, SchedulerError};
 use xsched_core::time::{Duration, Instant};
-use xsched_core::unit::{Ran, Said, Unit};
+use xsched_node::entity::{RunInterval, SchedEntity, SelfReport};
 
 use super::Engine;
 use super::setup::{DAEMON_STREAM, policy_hints};
@@ -28,10 +29,10 @@ const UNNAMED: u32 = 1 << 20;
 pub(super) struct Daemon<'a> {
     machine: Scheduler<Box<dyn Policy + 'a>, Heap>,
     /// In the order of their slots in the machine.
-    units: Vec<UnitSim>,
+    clients: Vec<GpuClient>,
     by_process: HashMap<(u32, usize), usize>,
-    /// By queue, its place among the units.
-    unit_of: Vec<usize>,
+    /// By queue, its place among the clients.
+    client_of: Vec<usize>,
     devices: usize,
     wake: Sampler,
     rng: Rng,
@@ -39,7 +40,7 @@ pub(super) struct Daemon<'a> {
     spin_ns: u64,
     idle_ns: u64,
     spins_until: Instant,
-    /// It is storing what it has decided until then.
+    /// End of the store of its decision.
     busy_until: Instant,
     /// Until when device time is counted.
     counted: Instant,
@@ -50,18 +51,18 @@ pub(super) struct Daemon<'a> {
 }
 
 /// A process on a device.
-struct UnitSim {
+struct GpuClient {
     id: QueueId,
     device: usize,
-    state: Unit,
+    entity: SchedEntity,
     queues: Vec<u32>,
     /// Queues that have work.
     loaded: u32,
     /// None has any more, and the process says so then.
     ends: Option<Instant>,
     /// Device time of commands that have retired.
-    said: Said,
-    /// What was stored into its gates, and the device has not seen.
+    said: SelfReport,
+    /// Stores into its gates that the device has not seen.
     stored: VecDeque<bool>,
 }
 
@@ -72,8 +73,8 @@ impl<'a> Daemon<'a> {
         scenario: &Scenario,
         seed: u64,
     ) -> Self {
-        let units: usize = scenario.tasks.iter().map(|task| task.count as usize).sum();
-        let storage = Heap::new(units, scenario.devices.len(), 1);
+        let clients: usize = scenario.tasks.iter().map(|task| task.count as usize).sum();
+        let storage = Heap::new(clients, scenario.devices.len(), 1);
         let mut machine = Scheduler::new(policy, storage);
         for hint in policy_hints(scenario) {
             // A policy without such a setting has no use for it.
@@ -81,9 +82,9 @@ impl<'a> Daemon<'a> {
         }
         Self {
             machine,
-            units: Vec::new(),
+            clients: Vec::new(),
             by_process: HashMap::new(),
-            unit_of: Vec::new(),
+            client_of: Vec::new(),
             devices: scenario.devices.len(),
             wake: Sampler::new(&spec.wake),
             rng: generator(seed, DAEMON_STREAM),
@@ -105,7 +106,7 @@ impl<'a> Daemon<'a> {
     /// Adds the queue of a task to its process, which is known from the start.
     pub(super) fn add(&mut self, spec: &TaskSpec, task: u32) -> Result<(), SchedulerError> {
         let process = spec.process.map_or(UNNAMED + task, |process| process as u32);
-        let next = self.units.len();
+        let next = self.clients.len();
         let at = *self.by_process.entry((process, spec.device)).or_insert(next);
         if at == next {
             let attach = Attach {
@@ -115,40 +116,40 @@ impl<'a> Daemon<'a> {
                 level: LevelChoice::Exactly(Level::Deactivate),
                 ..Attach::default()
             };
-            self.units.push(UnitSim {
+            self.clients.push(GpuClient {
                 id: self.machine.attach(Instant::ZERO, attach)?,
                 device: spec.device,
-                state: Unit::new(0, Instant::ZERO),
+                entity: SchedEntity::new(0, Instant::ZERO),
                 queues: Vec::new(),
                 loaded: 0,
                 ends: None,
-                said: Said::default(),
+                said: SelfReport::default(),
                 stored: VecDeque::new(),
             });
         }
-        if spec.host_bound {
-            // It never waits.
-            self.units[at].said.waited_us = Some(0);
-        } else if spec.leaves_room {
-            self.units[at].state.run_side_by_side();
+        match spec.claim {
+            Claim::Whole => {}
+            Claim::Part => self.clients[at].entity.run_concurrently(),
+            // Its host never waits.
+            Claim::Little => self.clients[at].said.waited_us = Some(0),
         }
-        self.units[at].queues.push(task);
-        self.unit_of.push(at);
+        self.clients[at].queues.push(task);
+        self.client_of.push(at);
         Ok(())
     }
 
     /// A queue got work, or has none any more. When the daemon looks for that, if it has to.
     fn note(&mut self, now: Instant, queue: usize, busy: bool) -> Option<Instant> {
-        let unit = &mut self.units[self.unit_of[queue]];
-        unit.loaded = if busy { unit.loaded + 1 } else { unit.loaded - 1 };
-        let rings = unit.loaded == u32::from(busy);
-        if !rings || unit.ends.take().is_some() {
+        let client = &mut self.clients[self.client_of[queue]];
+        client.loaded = if busy { client.loaded + 1 } else { client.loaded - 1 };
+        let rings = client.loaded == u32::from(busy);
+        if !rings || client.ends.take().is_some() {
             return None;
         }
         if !busy && self.idle_ns > 0 {
             let said = now + Duration::from_ns(self.idle_ns);
             let ends = said + self.wakes_in(said);
-            self.units[self.unit_of[queue]].ends = Some(ends);
+            self.clients[self.client_of[queue]].ends = Some(ends);
             return Some(self.busy_until.max(ends));
         }
         if std::mem::replace(&mut self.rung, true) {
@@ -163,9 +164,9 @@ impl<'a> Daemon<'a> {
         Duration::from_ns(if sleeps { self.wake.draw(&mut self.rng) } else { 0 })
     }
 
-    /// Commands of a queue have retired that took so long.
+    /// Commands of a queue have retired that took this long.
     fn retired(&mut self, queue: usize, used_ns: u64) {
-        let said = &mut self.units[self.unit_of[queue]].said;
+        let said = &mut self.clients[self.client_of[queue]].said;
         said.used_ns += used_ns;
         said.ended += 1;
     }
@@ -173,14 +174,17 @@ impl<'a> Daemon<'a> {
     /// Looks at all processes, and decides. Answers whose gates it stores into.
     fn look(&mut self, now: Instant) -> Vec<usize> {
         self.count(now);
-        for unit in &mut self.units {
-            let has_ended = unit.ends.is_some_and(|ends| ends <= now);
-            unit.ends = unit.ends.filter(|_| !has_ended);
+        for client in &mut self.clients {
+            let has_ended = client.ends.is_some_and(|ends| ends <= now);
+            client.ends = client.ends.filter(|_| !has_ended);
             self.rung |= has_ended;
-            let has_work = unit.loaded > 0 || unit.ends.is_some();
-            if unit.state.look(has_work, unit.said.used_ns, now) {
+            let has_work = client.loaded > 0 || client.ends.is_some();
+            let was_ready = client.entity.is_ready();
+            // Gates of what has no work are written at once.
+            let _ = client.entity.refresh(has_work, client.said, now);
+            if client.entity.is_ready() != was_ready {
                 // It is known.
-                let _ = self.machine.handle_report(now, unit.id, &unit.state.take_report());
+                let _ = self.machine.handle_report(now, client.id, &client.entity.take_report());
             }
         }
         if std::mem::take(&mut self.rung) {
@@ -189,13 +193,15 @@ impl<'a> Daemon<'a> {
         self.machine.handle_timeout(now);
         let mut stores = Vec::new();
         while let Some((id, order)) = self.machine.poll_order(now) {
-            let unit = &mut self.units[id.index()];
-            let before = unit.state.is_held();
-            if unit.state.obey(order, now) {
-                let _ = self.machine.handle_report(now, id, &unit.state.take_report());
+            let client = &mut self.clients[id.index()];
+            let before = client.entity.is_held();
+            let (_, is_reported) = client.entity.obey(order, now);
+            client.entity.gates_written();
+            if is_reported {
+                let _ = self.machine.handle_report(now, id, &client.entity.take_report());
             }
-            if unit.state.is_held() != before {
-                unit.stored.push_back(!before);
+            if client.entity.is_held() != before {
+                client.stored.push_back(!before);
                 stores.push(id.index());
             }
         }
@@ -210,52 +216,57 @@ impl<'a> Daemon<'a> {
     fn count(&mut self, now: Instant) {
         let passed = now.since(std::mem::replace(&mut self.counted, now));
         let running = self.running();
-        let mut late = vec![Duration::ZERO; self.devices];
-        for unit in self.units.iter_mut().filter(|unit| unit.state.is_loaded()) {
-            let ran = Ran::of(running[unit.device], passed);
-            let ran = if unit.state.runs() { ran } else { Ran::NOT };
-            let counted = unit.state.count(ran, unit.said, now);
-            late[unit.device] += counted.late;
-            if counted.is_due {
-                let _ = self.machine.handle_report(now, unit.id, &unit.state.take_report());
+        let mut overrun = vec![Duration::ZERO; self.devices];
+        for client in self.clients.iter_mut().filter(|client| client.entity.is_ready()) {
+            let ran = RunInterval::among(running[client.device], passed);
+            let ran = if client.entity.is_running() { ran } else { RunInterval::NONE };
+            let accounting = client.entity.account(ran, client.said, now);
+            overrun[client.device] += accounting.overrun;
+            if accounting.is_report_due {
+                let _ = self.machine.handle_report(now, client.id, &client.entity.take_report());
             }
         }
-        for unit in self.units.iter_mut().filter(|unit| unit.state.runs()) {
-            unit.state.owe(late[unit.device].per(running[unit.device]));
+        for client in self.clients.iter_mut().filter(|client| client.entity.is_running()) {
+            client.entity.charge_overrun(overrun[client.device].per(running[client.device]));
         }
     }
 
     /// How many processes run on each device.
     fn running(&self) -> Vec<u64> {
         let mut running = vec![0; self.devices];
-        let units = self.units.iter().filter(|unit| unit.state.runs());
-        units.for_each(|unit| running[unit.device] += 1);
+        let clients = self.clients.iter().filter(|client| client.entity.is_running());
+        clients.for_each(|client| running[client.device] += 1);
         running
     }
 
     /// When there is something to do, unless a process wakes it before.
     fn next(&self, now: Instant) -> Option<Instant> {
         let running = self.running();
-        let units = self.units.iter().filter(|unit| unit.state.runs());
-        let progress = units.map(|unit| (unit.state.left_to_report(), running[unit.device]));
+        let clients = self.clients.iter().filter(|client| client.entity.is_running());
+        let progress =
+            clients.map(|client| (client.entity.report_due_in(), running[client.device]));
         let progress = progress.filter(|(left, _)| *left < Duration::MAX);
         let progress = progress.map(|(left, running)| now + left.times(running));
         let mut holds = vec![false; self.devices];
-        self.units.iter().for_each(|unit| holds[unit.device] |= unit.state.is_held());
-        let looks = self.units.iter().map(|unit| {
-            let left = unit.state.left_to_look(now);
-            if holds[unit.device] { left.min(unit.state.left_to_see(now)) } else { left }
+        self.clients.iter().for_each(|client| holds[client.device] |= client.entity.is_held());
+        let looks = self.clients.iter().map(|client| {
+            let left = client.entity.next_refresh_in(false, now);
+            if holds[client.device] {
+                left.min(client.entity.next_host_check_in(now))
+            } else {
+                left
+            }
         });
         let looks = looks.filter(|left| *left < Duration::MAX).map(|left| now + left);
-        let ends = self.units.iter().filter_map(|unit| unit.ends);
+        let ends = self.clients.iter().filter_map(|client| client.ends);
         let next = progress.chain(looks).chain(ends).chain(self.machine.poll_timeout()).min();
         next.map(|next| next.max(self.busy_until))
     }
 
-    /// Whether it has closed the gates of a queue, or is about to.
+    /// True if it has closed the gates of a queue, or is about to.
     fn holds(&self, queue: usize) -> bool {
-        let unit = &self.units[self.unit_of[queue]];
-        unit.state.is_held() || !unit.stored.is_empty()
+        let client = &self.clients[self.client_of[queue]];
+        client.entity.is_held() || !client.stored.is_empty()
     }
 }
 
@@ -294,8 +305,8 @@ impl Engine<'_> {
         let Some(mut daemon) = self.daemon.take() else { return };
         if daemon.looks_at.is_some_and(|known| known <= now) {
             daemon.looks_at = None;
-            for unit in daemon.look(now) {
-                self.store(&daemon, unit);
+            for client in daemon.look(now) {
+                self.store(&daemon, client);
             }
         }
         let next = daemon.looks_at.is_none().then(|| daemon.next(now)).flatten();
@@ -306,23 +317,23 @@ impl Engine<'_> {
     }
 
     /// The daemon has decided to close or open the gates of a process.
-    fn store(&mut self, daemon: &Daemon<'_>, unit: usize) {
-        let UnitSim { device, state, queues, .. } = &daemon.units[unit];
+    fn store(&mut self, daemon: &Daemon<'_>, client: usize) {
+        let GpuClient { device, entity, queues, .. } = &daemon.clients[client];
         for queue in queues.iter().map(|queue| *queue as usize) {
-            if state.is_held() {
+            if entity.is_held() {
                 self.hold_ordered(queue, Level::Deactivate);
             } else {
                 self.hold_ended(queue);
             }
         }
         let late_ns = daemon.decide_ns + self.scenario.devices[*device].gate_close_ns;
-        self.world.borrow_mut().clock.after(late_ns, Event::Gates { unit: unit as u32 });
+        self.world.borrow_mut().clock.after(late_ns, Event::Gates { unit: client as u32 });
     }
 
     /// The device sees what was stored into the gates of a process.
-    pub(super) fn on_gates(&mut self, unit: usize) {
+    pub(super) fn on_gates(&mut self, client: usize) {
         let Some(mut daemon) = self.daemon.take() else { return };
-        let UnitSim { stored, queues, .. } = &mut daemon.units[unit];
+        let GpuClient { stored, queues, .. } = &mut daemon.clients[client];
         if let Some(closed) = stored.pop_front() {
             for queue in queues.iter().map(|queue| *queue as usize) {
                 self.world.borrow_mut().set_gate(self.queues[queue].stream, DAEMON, closed);
@@ -335,7 +346,7 @@ impl Engine<'_> {
         self.world_notes();
     }
 
-    /// Whether the daemon holds the process of a queue.
+    /// True if the daemon holds the process of a queue.
     pub(super) fn daemon_holds(&self, queue: usize) -> bool {
         self.daemon.as_ref().is_some_and(|daemon| daemon.holds(queue))
     }

@@ -10,7 +10,7 @@ use super::setup::LEASE;
 use super::threads::Phase;
 use crate::clock::Event;
 
-/// What happens once, at some time.
+/// Event that happens once.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Disturbance {
     /// The scheduler does nothing for a while.
@@ -33,14 +33,14 @@ pub(crate) enum Disturbance {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Faults {
     pub(crate) rates: FaultRates,
-    /// Launch calls between the first two times take so many times as long.
+    /// Launch calls between the first two times take this many times as long.
     pub(crate) slow_launches: Option<(u64, u64, u64)>,
     /// With their times in nanoseconds.
     pub(crate) disturbances: Vec<(u64, Disturbance)>,
 }
 
 impl Faults {
-    /// Whether anything can go wrong at all.
+    /// True if anything can go wrong at all.
     pub(crate) fn any(&self) -> bool {
         *self != Self::default()
     }

@@ -8,7 +8,7 @@ use super::threads::Sent;
 use crate::device::Note;
 use crate::outcome::{DeviceOutcome, Outcome, Span, SpanKind, TaskOutcome, Timeline};
 
-/// What has been counted so far.
+/// Counts of the run.
 #[derive(Debug)]
 pub(super) struct Figures {
     tasks: Vec<TaskFigures>,

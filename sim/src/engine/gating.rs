@@ -5,7 +5,7 @@ use crate::clock::Event;
 use crate::gate::Admit;
 
 impl Engine<'_> {
-    /// Whether the next command of a queue may be launched, as far as the gate is concerned.
+    /// True if the next command of a queue may be launched, as far as the gate is concerned.
     pub(super) fn admits(&mut self, queue: usize) -> bool {
         let left = self.left_of_request(queue);
         let now_ns = self.now_ns();
@@ -47,7 +47,7 @@ impl Engine<'_> {
         }
     }
 
-    /// Whether a task may begin a request that arrived then.
+    /// True if a task may begin a request that arrived then.
     pub(super) fn admits_request(&mut self, task: usize, arrived_ns: u64) -> bool {
         self.gate.as_mut().is_none_or(|gate| gate.admit_request(task, arrived_ns))
     }

@@ -45,7 +45,7 @@ impl Lock {
         Some(task)
     }
 
-    /// Whether the owner has to give way between two launches.
+    /// True if the owner has to give way between two launches.
     fn must_yield(&self, now_ns: u64) -> bool {
         match self.order {
             LockOrder::Fair => !self.waiters.is_empty(),

@@ -13,13 +13,12 @@ impl Engine<'_> {
         self.note_load(queue);
         let q = &mut self.queues[queue];
         let Some(report) = q.machine.poll_report() else { return };
-        let (leaves_room, host_bound) = (q.leaves_room, q.host_bound);
-        let report = Report { leaves_room, host_bound, ..report };
+        let report = Report { claim: q.claim, ..report };
         if let Some(checks) = &mut self.checks {
             match report.hold {
                 HoldState::Held(level) => checks.held(queue, level),
                 HoldState::Running => checks.released(queue),
-                HoldState::Holding | HoldState::Resuming => {}
+                _ => {}
             }
         }
         let at_ns = self.now_ns() + self.scenario.scheduler_latency_ns;

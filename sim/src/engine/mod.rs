@@ -50,7 +50,7 @@ pub(crate) struct Setup {
     pub(crate) faults: Faults,
     /// The run stops when all tasks are through, and they must be by the end.
     pub(crate) must_finish: bool,
-    /// Whether to write a record.
+    /// True if to write a record.
     pub(crate) record: bool,
     /// Each hold has the level that its cost suggests, up to that of the task.
     pub(crate) by_cost: bool,
@@ -59,11 +59,11 @@ pub(crate) struct Setup {
 /// How the simulated machine differs from XSched's, under a system that it is compared with.
 #[derive(Debug, Default)]
 pub(crate) struct Variation {
-    /// What runs, if not the policy.
+    /// Name of the comparator, if one runs instead of the policy.
     pub(crate) name: Option<&'static str>,
     /// How processes share each device, if not as the scenario says.
     pub(crate) sharing: Vec<Option<Sharing>>,
-    /// What keeps tasks from launching.
+    /// Gate that keeps tasks from launching.
     pub(crate) gate: Option<Box<dyn LaunchGate>>,
 }
 
@@ -71,20 +71,20 @@ pub(crate) struct Variation {
 pub(crate) struct Engine<'a> {
     scenario: &'a Scenario,
     setup: Setup,
-    /// Whether anything can go wrong.
+    /// True if anything can go wrong.
     faulty: bool,
     world: Rc<RefCell<World>>,
-    /// What the clock of the world says.
+    /// Time of the world's clock.
     now_ns: u64,
     scheduler: Recorded<Box<dyn Policy + 'a>, Heap, Vec<u8>>,
     queues: Vec<QueueSim<'a>>,
     threads: Vec<Thread>,
     locks: Vec<Lock>,
-    /// What a comparator keeps back.
+    /// Gate of a comparator.
     gate: Option<Box<dyn LaunchGate>>,
-    /// What runs, if not the policy.
+    /// Name of the comparator, if one runs instead of the policy.
     system: Option<&'static str>,
-    /// Whether the policy may hold a queue, as it says before there are any.
+    /// True if the policy may hold a queue, as it says before there are any.
     holds: bool,
     /// Per process, its tasks that wait until the device has drained.
     waits_for_device: Vec<Vec<u32>>,
@@ -117,7 +117,7 @@ impl Engine<'_> {
         self.now_ns
     }
 
-    /// What runs: the comparator or the policy.
+    /// Name of the comparator or the policy.
     fn name(&self) -> &'static str {
         self.system.unwrap_or_else(|| self.policy().name())
     }

@@ -6,6 +6,7 @@ use xsched_core::hal::{
 };
 use xsched_core::id::{CmdId, QueueId};
 use xsched_core::level::Level;
+use xsched_core::message::Claim;
 use xsched_core::queue::{Action, CommandSlot, Outcome, Queue, Retired, Signal};
 use xsched_core::time::Instant;
 
@@ -26,8 +27,7 @@ pub(super) struct QueueSim<'a> {
     pub(super) steps: Checked<Faulty<LevelAdapter<SimSteps>>, &'a Contract>,
     pub(super) contract: &'a Contract,
     /// As the scheduler is told.
-    pub(super) leaves_room: bool,
-    pub(super) host_bound: bool,
+    pub(super) claim: Claim,
     /// Device time of each command in the ring; 0 for one that needs no device.
     pub(super) work_ns: Box<[u64]>,
     pub(super) stream: u32,
@@ -44,9 +44,9 @@ pub(super) struct QueueSim<'a> {
     pub(super) retired_seen: u64,
     /// Commands that failed and whose request has not returned.
     pub(super) failed: std::collections::VecDeque<u64>,
-    /// Its process has vanished.
+    /// Process has vanished.
     pub(super) gone: bool,
-    /// It counts among the queues of its process that have work.
+    /// True while it counts among its process's queues with work.
     pub(super) loaded: bool,
     /// A user suspends it.
     pub(super) suspended: bool,

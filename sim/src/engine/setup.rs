@@ -9,7 +9,7 @@ use xsched_core::hint::PolicyHint;
 use xsched_core::id::{DeviceId, ProcessId, QueueId};
 use xsched_core::lease::Lease;
 use xsched_core::level::{Caps, Level};
-use xsched_core::policy::Policy;
+use xsched_core::policy::{MayHold, Policy};
 use xsched_core::queue::{CommandSlot, Queue, QueueConfig};
 use xsched_core::record::Recorded;
 use xsched_core::scheduler::{Attach, Heap, LevelChoice, Scheduler, SchedulerError};
@@ -31,7 +31,7 @@ use crate::scenario::{Scenario, SyncScope, TaskSpec, WindowSpec};
 
 /// Waits of a task that may be over without the scheduler knowing it.
 const WAITS_SPARE: usize = 8;
-/// A scheduler that is silent for so long loses its power to hold queues.
+/// A scheduler that is silent for this time loses its power to hold queues.
 pub(super) const LEASE: Duration = Duration::from_ms(5);
 /// Generators are numbered: the arrivals of tasks from 0, locks, faults, the lengths of commands,
 /// what waking up takes, and the daemon from here.
@@ -105,7 +105,7 @@ impl<'a> Engine<'a> {
             injected: 0,
             setup,
         };
-        engine.holds = engine.policy().holds();
+        engine.holds = engine.policy().needs().may_hold != MayHold::Nothing;
         engine.make_locks();
         for (spec, contract) in tasks.iter().zip(contracts) {
             engine.add_task(spec, contract)?;
@@ -195,8 +195,7 @@ impl<'a> Engine<'a> {
             retire: Checked::new(Faulty::new(halves.retire, rates, seed(1)), contract),
             steps: Checked::new(Faulty::new(halves.preempt, rates, seed(2)), contract),
             contract,
-            leaves_room: spec.leaves_room,
-            host_bound: spec.host_bound,
+            claim: spec.claim,
             work_ns: vec![0; spec.capacity as usize].into_boxed_slice(),
             stream: id.index() as u32,
             limit,

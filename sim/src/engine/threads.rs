@@ -14,7 +14,7 @@ use crate::clock::Event;
 use crate::sample::{self, Rng, Sampler};
 use crate::scenario::{Arrival, Dist, SyncScope, TaskSpec, recorded_request};
 
-/// What a thread is doing.
+/// Phase of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
     /// Nothing; it takes the next request that arrives.
@@ -38,7 +38,7 @@ pub(super) struct Request {
     recorded: usize,
     /// The request first waits for another task.
     wait_first: bool,
-    /// Its first command is not dispatched yet.
+    /// First command is not dispatched yet.
     to_dispatch: bool,
 }
 
@@ -61,7 +61,7 @@ pub(super) struct Generators {
     pub(super) wakes: Rng,
 }
 
-/// What the host takes besides the calls that a thread makes.
+/// Host time besides the calls of a thread.
 #[derive(Debug)]
 pub(super) struct Host {
     /// From seeing a completion to the thread going on.
@@ -188,7 +188,7 @@ impl Thread {
         Some(at_ns)
     }
 
-    /// What waking up takes this time.
+    /// Time of this wake-up.
     fn wake_ns(&mut self) -> u64 {
         let times = &self.host.wake_ns;
         if times.is_empty() {
@@ -305,7 +305,7 @@ impl Engine<'_> {
         }
     }
 
-    /// The thread does something for so long, and needs the lock for a part of it.
+    /// The thread does something for this time, and needs the lock for a part of it.
     fn keep_busy(&mut self, task: usize, busy_ns: u64) {
         let thread = &mut self.threads[task];
         let percent = if thread.has_lock { thread.lock_percent } else { 100 };
@@ -474,7 +474,7 @@ impl Engine<'_> {
         }
     }
 
-    /// Whether the device has finished everything that the task's process has submitted to it.
+    /// True if the device has finished everything that the task's process has submitted to it.
     fn is_drained(&self, task: usize) -> bool {
         let spec = &self.threads[task].spec;
         let shares = |i: usize| {

@@ -15,7 +15,7 @@ pub enum ReplayError {
     Format {
         /// Where.
         at: u64,
-        /// What.
+        /// Error of the record.
         error: RecordError,
     },
     /// The record is too large to be read.
@@ -35,10 +35,10 @@ pub enum ReplayError {
     Count {
         /// As its end says.
         expected: u64,
-        /// Those that are there.
+        /// Number found.
         found: u64,
     },
-    /// There is no scheduler in it, or more than one.
+    /// No scheduler in the record, or more than one.
     #[error("the record must have the start of one scheduler, and has {starts}")]
     Starts {
         /// How many there are.
@@ -72,7 +72,7 @@ pub enum ReplayError {
     /// The recorded policy is not one of those that are known here.
     #[error("the recorded policy `{name}` is not known here; name another one")]
     UnknownPolicy {
-        /// Its name.
+        /// Name.
         name: String,
     },
     /// The scheduler's tables are too large.

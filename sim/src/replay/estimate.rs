@@ -1,4 +1,4 @@
-//! What the device and the runtime need beside the commands, as far as a record tells.
+//! Overheads of device and runtime, as far as a record tells.
 //!
 //! Nothing here is fitted to latencies that are to be predicted: these are the times between two
 //! entries that nothing else lies between.
@@ -40,7 +40,7 @@ pub struct Overheads {
 }
 
 impl Overheads {
-    /// What a command meets at most, each of them once.
+    /// Sum of the overheads that a command meets, each once.
     pub(super) fn usual_ns(&self) -> u64 {
         let all = [self.request_ns, self.notify_ns, self.hold_ns, self.resume_ns];
         all.into_iter().fold(0, u64::saturating_add)
@@ -70,7 +70,7 @@ struct Known {
     ready_since_ns: u64,
     /// The hold that was ordered last: number and time.
     hold: Option<(u32, u64)>,
-    /// It is held, with something on the device.
+    /// True if it is held with work on the device.
     occupied: bool,
     /// The place of the end of its last hold among all.
     resumed: Option<usize>,

@@ -1,4 +1,4 @@
-//! What the applications did, apart from what the scheduler made of it.
+//! Workload of the applications, without the scheduler's effects.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -6,6 +6,7 @@ use std::sync::Arc;
 use xsched_core::hint::{Hints, PolicyHint};
 use xsched_core::id::QueueId;
 use xsched_core::level::Level;
+use xsched_core::message::Claim;
 use xsched_core::record::{Body, DeviceNote, Entry, QueueNote, Source};
 use xsched_core::scheduler::LevelChoice;
 
@@ -18,12 +19,12 @@ use crate::scenario::{RecordedCommand, RecordedRequest};
 /// All times together may be this long: ten years.
 const SPAN_MAX_NS: u64 = 10 * 366 * 86_400 * 1_000_000_000;
 
-/// What a record says about the workload.
+/// Workload in a record.
 #[derive(Clone, Debug)]
 pub struct Workload {
     /// The policy that was in charge first.
     pub policy: String,
-    /// What it was told, in order.
+    /// Hints for the policy, in order.
     pub policy_hints: Vec<PolicyHint>,
     /// Devices that have tasks.
     pub devices: Vec<DeviceNote>,
@@ -31,7 +32,7 @@ pub struct Workload {
     pub tasks: Vec<Task>,
     /// Times that belong to the device and the runtime, as far as the record tells.
     pub overheads: Overheads,
-    /// What is not reproduced, in words.
+    /// Notes about what is not reproduced.
     pub notes: Vec<String>,
 }
 
@@ -45,17 +46,15 @@ pub struct Task {
     pub device: usize,
     /// The process it counts for.
     pub process: u32,
-    /// What the policy knew about it at first.
+    /// Hints at the beginning.
     pub hints: Hints,
-    /// Whether most of its reports said that others may run beside it.
-    pub leaves_room: bool,
-    /// Whether most of its reports said that it is bound by its host.
-    pub host_bound: bool,
+    /// How much of its device it claimed in most of its reports.
+    pub claim: Claim,
     /// The level of its holds.
     pub level: Level,
-    /// Its window and capacity.
+    /// Window and capacity.
     pub window: QueueNote,
-    /// Its first submit, since the first of all.
+    /// First submit, since the first of all.
     pub start_ns: u64,
     /// The end of its last request, since the same.
     pub end_ns: u64,
@@ -63,7 +62,7 @@ pub struct Task {
     pub outstanding: u32,
     /// The requests.
     pub requests: Arc<[RecordedRequest]>,
-    /// Their commands.
+    /// Commands.
     pub commands: Arc<[RecordedCommand]>,
     /// From the first submit of each request to its end.
     pub latencies_ns: Vec<u64>,
@@ -121,9 +120,7 @@ impl Reading {
             Body::Report(report) => {
                 self.estimator.take(entry);
                 if let Some(trace) = self.traces.get_mut(&entry.queue) {
-                    let vote = |holds: bool| if holds { 1 } else { -1 };
-                    trace.leaves_room += vote(report.leaves_room);
-                    trace.host_bound += vote(report.host_bound);
+                    trace.claims[report.claim as usize] += 1;
                 }
             }
             Body::Order(_) => self.estimator.take(entry),
@@ -277,8 +274,7 @@ impl Task {
             device,
             process: trace.attach.process.0,
             hints: trace.attach.hints,
-            leaves_room: trace.leaves_room > 0,
-            host_bound: trace.host_bound > 0,
+            claim: trace.claim(),
             level,
             window: window(trace),
             start_ns: first_ns.saturating_sub(start_ns),
@@ -290,7 +286,7 @@ impl Task {
         }
     }
 
-    /// Whether it went on until the run ended, as far as one can tell: it ended no longer before
+    /// True if it went on until the run ended, as far as one can tell: it ended no longer before
     /// the last task than it took for a request and the pause behind it.
     pub(super) fn stayed(&self, run_end_ns: u64) -> bool {
         let thinks = self.requests.iter().skip(self.outstanding as usize).map(|r| r.think_ns);

@@ -5,6 +5,21 @@
 //! [`Workload`] is what the applications did, whatever the scheduler made of it, and
 //! [`predict`] runs it in the simulator, under the same policy or another.
 //!
+//! A request is the commands from the first one after a waited-for command to the next waited-for
+//! command. Taken from the record are:
+//!
+//! | what | as |
+//! |---|---|
+//! | device time of a command | busy time of its completion, shared by those that ended with it |
+//! | think time | from the end of a request to the next submit |
+//! | host time between submits | without waits for room |
+//! | hints, process, level, window, capacity | as they were first |
+//! | launch latency | median, without overlap, of latency less device and host time |
+//! | scheduler latency | median time from a ready queue to the scheduler's round |
+//! | time of a stop | median time from an order to hold to its report |
+//! | time to wake a queue | median time from the end of a hold to a completion, less device time |
+//! | stalls | unexplained times between completions |
+//!
 //! ```
 //! use std::path::Path;
 //!

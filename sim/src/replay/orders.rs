@@ -1,4 +1,4 @@
-//! Whether a fresh scheduler, fed the same, gives the same orders.
+//! Comparison of a fresh scheduler's orders with the recorded ones.
 
 use std::fmt;
 
@@ -18,7 +18,7 @@ const SLOTS_MAX: u32 = 1 << 17;
 /// Most devices of one.
 const DEVICES_MAX: u32 = 1 << 12;
 
-/// What came of a comparison.
+/// Result of a comparison.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Orders {
     /// All orders are the same.
@@ -28,7 +28,7 @@ pub enum Orders {
         /// How often the scheduler was asked until it had no more.
         rounds: u64,
     },
-    /// They differ.
+    /// Different orders.
     Differ(Box<Difference>),
 }
 
@@ -37,11 +37,11 @@ pub enum Orders {
 pub struct Difference {
     /// Number of the entry, from 0.
     pub entry: u64,
-    /// Its time in nanoseconds.
+    /// Time in nanoseconds.
     pub at_ns: u64,
-    /// What the record has.
+    /// Recorded order.
     pub recorded: String,
-    /// What the scheduler says now.
+    /// Order of the scheduler now.
     pub replayed: String,
     /// Orders before this that were the same.
     pub same: u64,

@@ -15,7 +15,7 @@ use crate::scenario::{
 };
 use crate::stats::Summary;
 
-/// What the caller wants otherwise than it was recorded.
+/// Changes of the caller to the recorded setting.
 #[derive(Clone, Debug, Default)]
 pub struct PredictOptions {
     /// The policy.
@@ -44,18 +44,18 @@ pub struct Prediction {
     /// The largest deviation of a 99th percentile, in percent, where the policy and the levels are
     /// the recorded ones. No prediction from this record is known to be closer.
     pub bound_percent: Option<f64>,
-    /// What was estimated from the record.
+    /// Estimates from the record.
     pub overheads: Overheads,
-    /// What is not reproduced, in words.
+    /// Notes about what is not reproduced.
     pub notes: Vec<String>,
 }
 
 /// Recorded and simulated latencies of a task.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct PredictedTask {
-    /// Its name.
+    /// Name.
     pub name: String,
-    /// Its priority.
+    /// Priority.
     pub priority: i16,
     /// Requests in the record.
     pub requests: u64,
@@ -75,7 +75,7 @@ pub struct PredictedTask {
 }
 
 impl PredictedTask {
-    /// Whether the predicted 99th percentile is within so many percent of the recorded one, and the
+    /// True if the predicted 99th percentile is within so many percent of the recorded one, and the
     /// task was not starved.
     #[must_use]
     pub fn is_within(&self, percent: f64) -> bool {
@@ -269,8 +269,7 @@ fn spec(task: &Task, process: usize, level: Option<u8>, run_end_ns: Option<u64>)
         command: Dist::Constant(mean),
         waves: 1,
         urgent_stream: false,
-        leaves_room: task.leaves_room,
-        host_bound: task.host_bound,
+        claim: task.claim,
         outstanding: task.outstanding,
         sync: SyncScope::Stream,
         host_launch_ns: None,

@@ -83,7 +83,7 @@ impl Iterator for Entries<'_> {
     }
 }
 
-/// Whether an entry of this kind, which is not known, might change what a scheduler does.
+/// True if an entry of this kind, which is not known, might change what a scheduler does.
 pub(super) const fn may_be_input(kind: u8) -> bool {
     kind < ADVISORY
 }

@@ -16,7 +16,7 @@ const LOOK_BACK: usize = 1_000;
 #[derive(Clone, Copy, Debug)]
 struct Gap {
     end_ns: u64,
-    /// What no command has claimed of it.
+    /// Time that no command has claimed.
     free_ns: u64,
     /// The command that should have run: place of its queue among the traces, and its index.
     owner: Option<(usize, usize)>,

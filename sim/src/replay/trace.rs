@@ -1,6 +1,7 @@
-//! What one queue did, command by command.
+//! Commands of one queue.
 
 use xsched_core::id::{CmdId, QueueId};
+use xsched_core::message::Claim;
 use xsched_core::record::{Body, QueueNote};
 use xsched_core::scheduler::Attach;
 
@@ -33,14 +34,12 @@ pub(super) struct Trace {
     pub(super) groups: Vec<Group>,
     /// Entries that are missing.
     pub(super) lost: u64,
-    /// Its hints changed after its first command.
+    /// Hints changed after its first command.
     pub(super) rehinted: bool,
     /// Commands that waited for other queues.
     pub(super) waits: u64,
-    /// Reports that others may run beside it, less those that they may not.
-    pub(super) leaves_room: i64,
-    /// The same for lower priorities: it was bound by its host.
-    pub(super) host_bound: i64,
+    /// Reports by what the queue claimed in them.
+    pub(super) claims: [u64; 3],
     /// Number of the command at index 0, of those since the last gap.
     base: Option<u64>,
     /// First command that belongs to no group yet.
@@ -62,12 +61,21 @@ impl Trace {
             lost: 0,
             rehinted: false,
             waits: 0,
-            leaves_room: 0,
-            host_bound: 0,
+            claims: [0; 3],
             base: None,
             open: 0,
             pending: 0,
             blocked_on: None,
+        }
+    }
+
+    /// The least that at least half of the reports claimed, or less.
+    pub(super) fn claim(&self) -> Claim {
+        let [whole, part, little] = self.claims;
+        match () {
+            () if little > whole + part => Claim::Little,
+            () if little + part > whole => Claim::Part,
+            () => Claim::Whole,
         }
     }
 

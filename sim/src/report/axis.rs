@@ -85,7 +85,7 @@ impl Axis {
         (self.place(other) - self.place(one)).abs() / (self.high - self.low)
     }
 
-    /// Whether a value lies beyond the end of the axis.
+    /// True if a value lies beyond the end of the axis.
     pub(crate) fn is_cut(&self, ms: f64) -> bool {
         self.place(ms) > self.high
     }

@@ -1,4 +1,4 @@
-//! The same run over consecutive seeds: bands, and measured values compared with them.
+//! Run over consecutive seeds: bands, and measured values compared with them.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -76,7 +76,7 @@ pub struct Bands {
     pub tasks: Vec<TaskBands>,
     /// All tasks together.
     pub total: TotalBands,
-    /// What the checkers saw, summed over the runs; the first violation says in which run.
+    /// Findings of the checkers, summed over the runs; the first violation names its run.
     pub checks: BTreeMap<&'static str, CheckFigures>,
 }
 
@@ -169,7 +169,7 @@ impl fmt::Display for Verdict {
 /// A measured value next to the simulated one.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ReferenceResult {
-    /// What is compared, as a scenario says it: `task.NAME.FIGURE` or `all.FIGURE`.
+    /// Compared figure, as in a scenario: `task.NAME.FIGURE` or `all.FIGURE`.
     pub metric: String,
     /// The measured value, in milliseconds or requests per second.
     pub measured: f64,
@@ -180,7 +180,7 @@ pub struct ReferenceResult {
     pub deviation_percent: Option<f64>,
     /// The distance that is allowed, in percent of the median.
     pub within_percent: f64,
-    /// Whether the measured value has to lie in the band as well.
+    /// True if the measured value has to lie in the band as well.
     pub in_band: bool,
     /// The outcome of the comparison.
     pub verdict: Verdict,
@@ -207,7 +207,7 @@ impl ReferenceResult {
         }
     }
 
-    /// Whether the measured value was met.
+    /// True if the measured value was met.
     #[must_use]
     pub fn is_ok(&self) -> bool {
         self.verdict == Verdict::Ok
@@ -308,7 +308,7 @@ impl Series {
         }
     }
 
-    /// The same with the distributions of its runs, for a picture.
+    /// Variant that keeps the distributions of its runs, for a picture.
     #[must_use]
     pub(crate) fn with_distributions(self, distributions: Distributions) -> Self {
         Self { distributions, ..self }

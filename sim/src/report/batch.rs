@@ -12,7 +12,7 @@ use crate::outcome::Outcome;
 use crate::run::{RunError, RunOptions, run};
 use crate::scenario::{Reference, Scenario};
 
-/// What is told how much of the work is done, 0.0 to 1.0, now and then and from any thread.
+/// Callback with the part of the work that is done, 0.0 to 1.0, from any thread.
 pub type Progress<'a> = &'a (dyn Fn(f64) + Sync);
 
 /// Runs the scenario with `seeds` consecutive seeds (at least 1; after the largest seed comes 0)
@@ -85,7 +85,7 @@ pub fn run_comparison(
     })
 }
 
-/// What is left of a run.
+/// Rest of a run.
 struct OneRun {
     figures: RunFigures,
     distributions: Distributions,

@@ -65,7 +65,7 @@ pub struct Comparison {
     pub seed: u64,
     /// The results, the one that the others are compared with first.
     pub runs: Vec<Series>,
-    /// What was run, as long as `runs` and in the same order; not in the JSON.
+    /// Combinations, in the order of `runs`; not in the JSON.
     #[serde(skip)]
     pub combinations: Vec<Combination>,
 }

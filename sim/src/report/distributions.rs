@@ -43,7 +43,7 @@ pub(crate) struct Curve {
 }
 
 impl Distributions {
-    /// Those of a single run.
+    /// Distributions of a single run.
     #[must_use]
     pub fn of(outcome: &Outcome) -> Self {
         Self {
@@ -79,7 +79,7 @@ impl TaskDistributions {
         Self { name: task.name.clone(), runs: run.into_iter().collect() }
     }
 
-    /// What to draw; `None` if no request completed in any run.
+    /// Curve to draw; `None` if no request completed in any run.
     pub(crate) fn curve(&self) -> Option<Curve> {
         let first = self.runs.first()?;
         let mut curve = Curve { low: Vec::new(), median: Vec::new(), high: Vec::new() };

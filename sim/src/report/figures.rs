@@ -120,7 +120,7 @@ impl TaskFigures {
         }
     }
 
-    /// Whether requests arrived faster than they were served: at least ten, and 5 % of all that
+    /// True if requests arrived faster than they were served: at least ten, and 5 % of all that
     /// arrived, were not complete at the end.
     #[must_use]
     pub const fn is_overloaded(&self) -> bool {
@@ -166,7 +166,7 @@ impl DeviceFigures {
     }
 }
 
-/// What one checker saw.
+/// Figures of one checker.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct CheckFigures {
     /// Observations looked at.

@@ -58,7 +58,7 @@ impl Panel {
         self.lines.is_empty()
     }
 
-    /// Whether two entries have lines here that look like one; `None` if neither has a line.
+    /// True if two entries have lines here that look like one; `None` if neither has a line.
     fn coincide(&self, one: usize, other: usize) -> Option<bool> {
         let line = |entry| self.lines.iter().find(|line| line.entry == entry);
         match (line(one), line(other)) {
@@ -223,7 +223,7 @@ impl Line {
         (milliseconds(low), milliseconds(high))
     }
 
-    /// Whether a reader cannot tell the lines and their bands apart on this axis.
+    /// True if a reader cannot tell the lines and their bands apart on this axis.
     fn looks_like(&self, other: &Self, axis: &Axis) -> bool {
         let same = |(&one, &other): (&u64, &u64)| {
             one == other || axis.distance(milliseconds(one), milliseconds(other)) <= SAME
@@ -266,7 +266,7 @@ fn steps(latencies_ns: &[u64]) -> Vec<(f64, f64)> {
     points
 }
 
-/// The text in lines of about so many characters, broken at spaces.
+/// The text in lines of about this many characters, broken at spaces.
 fn wrap(text: &str, room: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split(' ') {

@@ -84,7 +84,7 @@ pub(crate) fn styles(combinations: &[Combination]) -> Vec<Option<Style>> {
     combinations.iter().map(style).collect()
 }
 
-/// Whether these combinations have more than one level.
+/// True if these combinations have more than one level.
 pub(crate) fn several_levels(combinations: &[Combination]) -> bool {
     combinations.iter().filter_map(|one| one.level).collect::<BTreeSet<_>>().len() > 1
 }

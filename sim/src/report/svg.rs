@@ -39,16 +39,16 @@ const MAX_NAME: usize = 32;
 pub(super) type Result<T> = std::result::Result<T, SvgError>;
 pub(crate) type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 
-/// What a picture shows.
+/// Content of a picture.
 struct Figure {
     title: String,
     subtitle: String,
     panels: Vec<Panel>,
-    /// What the colours and patterns of the lines mean, if that needs words.
+    /// Key of colours and patterns, if they need words.
     key: Vec<&'static str>,
     /// The lines, which have the same style in every panel.
     legend: Vec<Entry>,
-    /// What was left out, if anything.
+    /// Note about what was left out.
     note: Option<String>,
 }
 
@@ -132,7 +132,7 @@ fn entry(name: &str, style: Style) -> Entry {
     Entry { name: shorten(name), style, same_as: None }
 }
 
-/// Which seeds the lines are of.
+/// Seeds of the lines.
 fn seeds(runs: &Distributions) -> String {
     let Distributions { seed, kept, runs, .. } = *runs;
     if runs <= 1 {

@@ -16,7 +16,7 @@ const MAX_LANES: usize = 32;
 /// The kinds of tracks of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Group {
-    /// What the device does: commands, saving, restoring.
+    /// Work of the device: commands, saving, restoring.
     Device,
     /// Requests.
     Requests,

@@ -17,7 +17,7 @@ use super::{MAX_FILE_BYTES, MAX_TRACE_ROWS, trace};
 /// Rates of arrivals, per second: a gap is then between 1 ns and 10^15 ns.
 const RATES: std::ops::RangeInclusive<f64> = 1e-6..=1e9;
 
-/// What reads a trace file.
+/// Reader of a trace file.
 pub(super) type ReadFile<'a> = &'a mut dyn FnMut(&Path) -> io::Result<Vec<u8>>;
 
 /// The trace files of a scenario, each read once.

@@ -75,9 +75,9 @@ pub struct Origin {
 /// A device with the origin of each of its parameters.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DeviceFile {
-    /// What the device is, in a line.
+    /// Description of the device, in a line.
     pub description: String,
-    /// Its parameters.
+    /// Parameters.
     pub spec: DeviceSpec,
     /// The origin of each parameter, by the name of its key without the unit.
     pub origins: BTreeMap<String, Origin>,
@@ -106,7 +106,7 @@ impl DeviceFile {
     }
 }
 
-/// What holds for a device of a scenario unless the scenario or a device file says otherwise.
+/// Defaults of a device unless the scenario or a device file says otherwise.
 fn defaults() -> DeviceSpec {
     let us = |us: u64| us * 1_000;
     DeviceSpec {

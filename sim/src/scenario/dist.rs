@@ -38,7 +38,7 @@ const KINDS: [(&str, Kind); 6] = [
 /// Where the keys of a table are whose `kind` decides which of them mean something.
 pub(super) type Given<'a> = &'a [(&'a str, Option<Range<usize>>)];
 
-/// Whether a time of zero makes sense.
+/// Meaning of a time of zero.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Zero {
     Allowed,

@@ -28,7 +28,7 @@ pub struct ScenarioError {
     /// the name of a column for a trace file, `file` where the whole file is at fault and `syntax`
     /// where a line is not TOML and has no key.
     pub key: String,
-    /// What is wrong, in one line of at most 600 characters.
+    /// Problem, in one line of at most 600 characters.
     pub message: String,
 }
 

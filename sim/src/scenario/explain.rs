@@ -48,7 +48,14 @@ fn plain_type(name: &str) -> &str {
     }
 }
 
+/// Keys of before, and what to write instead.
+const RENAMED: [(&str, &str); 2] =
+    [("leaves_room", "claim = \"part\""), ("host_bound", "claim = \"little\"")];
+
 fn unknown_key(key: &str, known: &[&str]) -> String {
+    if let Some((_, now)) = RENAMED.iter().find(|(before, _)| *before == key) {
+        return format!("unknown key; write `{now}` instead of `{key} = true`");
+    }
     let with_us = format!("{key}_us");
     let with_ms = format!("{key}_ms");
     if known.contains(&with_us.as_str()) && known.contains(&with_ms.as_str()) {

@@ -8,9 +8,9 @@ pub struct TableReference {
     /// The table as the file writes it, such as `[[device]]` or `[comparators]`; empty for the top
     /// of the file.
     pub name: &'static str,
-    /// What the table is about, in a sentence.
+    /// Subject of the table, in a sentence.
     pub about: &'static str,
-    /// Its keys, in the order of the documentation.
+    /// Keys, in the order of the documentation.
     pub keys: Vec<KeyReference>,
 }
 
@@ -21,7 +21,7 @@ pub struct KeyReference {
     pub name: &'static str,
     /// The type of its value.
     pub kind: &'static str,
-    /// Which values are accepted; empty if the type says it.
+    /// Range of accepted values; empty if the type says it.
     pub range: &'static str,
     /// The value if the key is absent, or `required`.
     pub default: &'static str,

@@ -13,7 +13,7 @@ pub(super) struct Place {
     pub(super) line: usize,
     /// Path of the key; empty for the top of the document.
     pub(super) key: String,
-    /// Whether a date stands there, which the TOML library shows to us as a table.
+    /// True if a date stands there, which the TOML library shows to us as a table.
     pub(super) is_date: bool,
 }
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use xsched_core::cost::{CostModel, Reach};
 use xsched_core::hint::{Hints, Laxity, Priority};
+use xsched_core::message::Claim;
 use xsched_core::time::Duration;
 
 use super::system::Comparators;
@@ -330,7 +331,7 @@ pub struct RecordedRequest {
 /// A command of a record.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RecordedCommand {
-    /// Its device time.
+    /// Device time.
     pub work_ns: u64,
     /// Host time from submitting it to submitting the next one of its request.
     pub gap_ns: u64,
@@ -378,15 +379,13 @@ pub struct TaskSpec {
     /// Waves of blocks of each command, at least 1, on a device that runs one command at a time:
     /// between two of them an urgent stream may take the device over.
     pub waves: u32,
-    /// Its stream has the most urgent priority that the device knows: it goes before other
+    /// Stream has the most urgent priority that the device knows: it goes before other
     /// streams that wait, but not twice in a row while they wait.
     pub urgent_stream: bool,
-    /// Others run beside it where queues of one priority take turns, as the scheduler is told. With
-    /// a daemon, its process runs beside others.
-    pub leaves_room: bool,
-    /// It is bound by its host, as the scheduler is told, so that lower priorities run beside it.
-    /// With a daemon, its process is taken to wait for nothing, and its pauses say the rest.
-    pub host_bound: bool,
+    /// How much of its device it claims, as the scheduler is told. With a daemon, the process of
+    /// one that claims a part runs beside others, and that of one that claims little waits for
+    /// nothing, and its pauses say the rest.
+    pub claim: Claim,
     /// Requests that may be submitted and not yet complete; 1 waits for each.
     pub outstanding: u32,
     /// How the thread waits.
@@ -418,7 +417,7 @@ pub struct TaskSpec {
     pub laxity_ns: Option<u64>,
     /// Priority once the laxity is over, -256 to 255.
     pub critical_priority: i16,
-    /// Whether the queue belongs to the active window.
+    /// True if the queue belongs to the active window.
     pub active_window: bool,
     /// Priority of the submitting thread, -20 to 200, see `Hints::cpu_priority`.
     pub cpu_priority: i16,
@@ -447,8 +446,7 @@ impl TaskSpec {
             command: Dist::Constant(100_000),
             waves: 1,
             urgent_stream: false,
-            leaves_room: false,
-            host_bound: false,
+            claim: Claim::Whole,
             outstanding: 1,
             sync: SyncScope::Stream,
             host_launch_ns: None,
@@ -502,7 +500,7 @@ pub struct Reference {
     pub value: f64,
     /// How far the simulated median may be away, in percent of itself.
     pub within_percent: f64,
-    /// Whether the measured value must also lie between the 5th and 95th percentile over seeds.
+    /// True if the measured value must also lie between the 5th and 95th percentile over seeds.
     pub in_band: bool,
     /// Where the value comes from.
     pub source: String,

@@ -205,8 +205,7 @@ pub(super) struct RawTask {
     pub(super) command: Field<RawDist>,
     pub(super) waves: Field<Integer>,
     pub(super) urgent_stream: Field<bool>,
-    pub(super) leaves_room: Field<bool>,
-    pub(super) host_bound: Field<bool>,
+    pub(super) claim: Field<String>,
     pub(super) outstanding: Field<Integer>,
     pub(super) sync: Field<String>,
     #[serde(rename = "host_launch_us", alias = "host_launch_ms")]

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::ops::Range;
 
 use toml::Spanned;
+use xsched_core::message::Claim;
 
 use super::arrival::Traces;
 use super::dist::Zero;
@@ -83,8 +84,7 @@ impl Source<'_> {
             command: self.dist(command, Zero::Refused)?,
             waves: self.integer(&raw.waves, 1..=MAX_WAVES)?.unwrap_or(1),
             urgent_stream: raw.urgent_stream.as_ref().is_some_and(|urgent| *urgent.get_ref()),
-            leaves_room: raw.leaves_room.as_ref().is_some_and(|leaves| *leaves.get_ref()),
-            host_bound: raw.host_bound.as_ref().is_some_and(|bound| *bound.get_ref()),
+            claim: self.claim(raw)?,
             outstanding: self.integer(&raw.outstanding, 1..=1024)?.unwrap_or(1),
             sync: self.sync(raw)?,
             host_launch_ns: self.time(&raw.host_launch)?,
@@ -118,6 +118,11 @@ impl Source<'_> {
                 Err(self.error_in(table, "device", message))
             }
         }
+    }
+
+    fn claim(&self, raw: &RawTask) -> Result<Claim> {
+        let choices = [("whole", Claim::Whole), ("part", Claim::Part), ("little", Claim::Little)];
+        Ok(self.choice(&raw.claim, &choices)?.unwrap_or_default())
     }
 
     fn sync(&self, raw: &RawTask) -> Result<SyncScope> {

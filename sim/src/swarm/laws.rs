@@ -30,7 +30,7 @@ pub(super) struct Law {
     bound: Bound,
 }
 
-/// What must hold.
+/// Bound that must hold.
 #[derive(Clone, Debug)]
 enum Bound {
     /// Each task has its share of the device, give or take this part of the device.
@@ -39,18 +39,18 @@ enum Bound {
     Equal,
     /// Everything is through by then.
     Through { by_ns: u64 },
-    /// The last task has completed so many requests since the warm-up.
+    /// The last task has completed this many requests since the warm-up.
     Served { requests: usize },
     /// The device is never idle.
     Busy,
     /// Since the warm-up the task has completed a request in each gap, give or take two.
     Throughput { gap_ns: u64 },
-    /// The checkers have looked at so many queues in a millisecond, at most.
+    /// The checkers have looked at this many queues in a millisecond, at most.
     Looked { per_ms: u64 },
 }
 
 impl Law {
-    /// That of a seed, if it has one.
+    /// Law of a seed, if it has one.
     pub(super) fn new(seed: u64) -> Option<Self> {
         let rng = &mut generator(seed, 79);
         let level = rng.random_range(1..=3);
@@ -280,7 +280,7 @@ fn many_outstanding(seed: u64, rng: &mut Rng) -> (Scenario, Bound) {
         (command_ns, device, task)
     } else {
         let gap_ns = command_ns * rng.random_range(105..=400) / 100;
-        // A request is outstanding for less than so many gaps.
+        // A request is outstanding for less than this many gaps.
         let host_sync_ns = gap_ns * u64::from(outstanding - 8);
         let arrival = Arrival::Periodic { period_ns: gap_ns, jitter_ns: 0 };
         (gap_ns, DeviceSpec { host_sync_ns, ..device }, TaskSpec { arrival, ..task })

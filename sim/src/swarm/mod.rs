@@ -18,6 +18,7 @@ use xsched_core::cost::Reach;
 use rand::RngExt;
 use xsched_core::hal::FaultRates;
 use xsched_core::level::Level;
+use xsched_core::message::Claim;
 use xsched_policies::Any;
 
 use crate::engine::{Disturbance, Faults, Setup};
@@ -34,7 +35,7 @@ const TROUBLE_NS: u64 = 60_000_000;
 /// By then, everything must have finished.
 const LIMIT_NS: u64 = 120_000_000_000;
 
-/// Which seeds to run.
+/// Seeds to run.
 #[derive(Clone, Copy, Debug)]
 pub struct SwarmOptions {
     /// The first seed.
@@ -45,7 +46,7 @@ pub struct SwarmOptions {
     pub threads: usize,
 }
 
-/// What was run and found.
+/// Summary of the runs and findings.
 #[derive(Clone, Debug, Default)]
 pub struct SwarmSummary {
     /// Simulations.
@@ -63,7 +64,7 @@ pub struct SwarmSummary {
 pub struct SwarmFailure {
     /// The seed.
     pub seed: u64,
-    /// What was found, in a line.
+    /// Finding, in a line.
     pub what: String,
     /// The drawn scenario, in words.
     pub scenario: String,
@@ -98,12 +99,12 @@ pub fn swarm(options: &SwarmOptions, progress: &(dyn Fn(u64) + Sync)) -> SwarmSu
     run_seeds(options, progress, &run, describe)
 }
 
-/// What a seed came to.
+/// Result of a seed.
 #[derive(Debug, Default)]
 struct Found {
     commands: u64,
     faults: u64,
-    /// What was violated, in a line each.
+    /// Violations, in a line each.
     failures: Vec<String>,
 }
 
@@ -358,8 +359,7 @@ fn draw_task(number: usize, devices: usize, rng: &mut Rng) -> TaskSpec {
         command,
         waves: 1,
         urgent_stream: false,
-        leaves_room: false,
-        host_bound: false,
+        claim: Claim::Whole,
         outstanding: rng.random_range(1..=3),
         sync: SyncScope::Stream,
         host_launch_ns: None,

@@ -84,7 +84,7 @@ pub(crate) fn task(name: &str) -> TaskSpec {
     TaskSpec { name: name.to_owned(), requests: None, ..parse(PLAIN).tasks.remove(0) }
 }
 
-/// A task with one request, of so many commands of one length.
+/// A task with one request, of this many commands of one length.
 pub(crate) fn once(name: &str, commands: u32, command_ns: u64) -> TaskSpec {
     let command = Dist::Constant(command_ns);
     TaskSpec { requests: Some(1), commands, command, ..task(name) }

@@ -10,7 +10,7 @@ use crate::measure::{assert_agrees, mean, over_seeds};
 const SERVICE_NS: f64 = 100_000.0;
 const SEEDS: u64 = 5;
 
-/// So many customers, and their mean pause.
+/// Number of customers, and their mean pause.
 type Load = (u32, f64);
 const LOADS: [Load; 3] = [(4, 4e5), (12, 1e6), (30, 5e6)];
 

@@ -62,7 +62,7 @@ impl Class {
         self.service.mean / self.gap_ns
     }
 
-    /// Its part of the mean work that is left of whatever is in service.
+    /// Part of the mean work that is left of whatever is in service.
     fn residual(&self) -> f64 {
         self.service.square / (2.0 * self.gap_ns)
     }

@@ -1,4 +1,4 @@
-//! The same closed forms with parameters drawn at random, from fixed seeds.
+//! Closed forms with parameters drawn at random, from fixed seeds.
 
 use xsched_sim::scenario::{DeviceSpec, Dist, Scenario, TaskSpec};
 

@@ -1,4 +1,4 @@
-//! What each level of preemption costs, and how fast it is.
+//! Cost and latency of each level of preemption.
 
 use xsched_sim::outcome::Outcome;
 use xsched_sim::scenario::{DeviceSpec, Dist, Scenario, TaskSpec};

@@ -7,7 +7,7 @@ use xsched_core::time::Duration;
 
 use super::rig::{Driver, Rig, Spell};
 
-/// What a check says.
+/// Result of a check.
 pub(crate) type Found = Result<(), String>;
 /// A policy that a check is to try.
 pub(crate) type Tried = Box<dyn Policy>;
@@ -268,7 +268,7 @@ pub(crate) fn switch_is_carried_out(driver: Driver, mut policies: [Tried; 2]) ->
     has_at_least(&spell, low, 0.99, "a queue that is no longer held")
 }
 
-/// What was hinted before a switch counts after it.
+/// Hints from before a switch count after it.
 pub(crate) fn switch_keeps_hints(mut policies: [Tried; 2]) -> Found {
     let [lenient, holding] = &mut policies;
     let mut rig = Rig::new(&mut **lenient);

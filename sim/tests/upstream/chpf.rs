@@ -13,7 +13,7 @@ use super::hpf::highest;
 
 #[derive(Debug, Default)]
 pub(crate) struct Chpf {
-    /// What the kernel's file about the scheduling of each process says.
+    /// Text of the kernel's file about the scheduling of each process.
     pub(crate) files: BTreeMap<ProcessId, String>,
 }
 

@@ -8,12 +8,12 @@ use xsched_core::id::QueueId;
 use xsched_core::policy::Event;
 use xsched_core::scheduler::{QueueInfo, QueueTable};
 
-/// What a queue is known by. The next queue in the same place has the same.
+/// Handle of a queue. The next queue in the same place has the same.
 pub(crate) fn handle(info: &QueueInfo) -> usize {
     info.id.index()
 }
 
-/// What was hinted, by handle.
+/// Hints by handle.
 #[derive(Debug)]
 pub(crate) struct HintMap<T>(BTreeMap<usize, T>);
 
@@ -39,7 +39,7 @@ impl<T: Copy> HintMap<T> {
         }
     }
 
-    /// What is known of a queue.
+    /// Hint of a queue.
     pub(crate) fn get(&self, info: &QueueInfo) -> Option<T> {
         self.0.get(&handle(info)).copied()
     }
@@ -49,7 +49,7 @@ impl<T: Copy> HintMap<T> {
         self.0.remove(&queue.index());
     }
 
-    /// Whether there is no hint at all.
+    /// True if there is no hint at all.
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

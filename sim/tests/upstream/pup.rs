@@ -75,7 +75,7 @@ impl Pup {
         false
     }
 
-    /// What is carried beyond a slice loses a tenth.
+    /// Carries a rest beyond a slice, less a tenth.
     fn spend(&mut self) -> Duration {
         let slice = self.slice();
         let Some(front) = self.line.front_mut() else { return Duration::ZERO };

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use xsched_core::hint::Hints;
+use xsched_core::hint::{Hints, PolicyHint};
 use xsched_core::id::{DeviceId, ProcessId, QueueId};
 use xsched_core::message::{HoldState, Order, Report};
 use xsched_core::policy::Policy;
@@ -40,7 +40,7 @@ impl Member {
     }
 }
 
-/// What happened in some time, in steps but for the orders.
+/// Events of a period, in steps but for the orders.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Spell {
     /// All of them.
@@ -80,7 +80,9 @@ impl<'p> Rig<'p> {
     }
 
     pub(crate) fn driven(policy: &'p mut dyn Policy, driver: Driver) -> Self {
-        let scheduler = Scheduler::new(policy, Heap::new(8, 2, 0));
+        let mut scheduler = Scheduler::new(policy, Heap::new(8, 2, 0));
+        // Its queues say that they are busy, and not what they retire.
+        scheduler.hint_policy(PolicyHint::Stall(None));
         let now = Instant::ZERO;
         Self { scheduler, driver, members: Vec::new(), now, orders: 0, asleep: false }
     }
@@ -139,7 +141,7 @@ impl<'p> Rig<'p> {
         }
     }
 
-    /// Whether a queue is held.
+    /// True if a queue is held.
     pub(crate) fn held(&self, queue: usize) -> bool {
         self.members[queue].held
     }

@@ -60,7 +60,7 @@ fn the_active_window_ends_with_its_queue() {
     kept(&["awf"], checks::windows_end);
 }
 
-/// What the kernel says about the scheduling of a process.
+/// Text of the kernel about the scheduling of a process.
 fn file(prio: i16) -> String {
     format!("name (7, #threads: 1)\npolicy    :    0\nprio      :    {prio}\n")
 }

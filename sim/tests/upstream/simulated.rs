@@ -20,7 +20,7 @@ fn busy(name: &str) -> TaskSpec {
     TaskSpec { commands: 10, command, outstanding: 4, ..build::task(name) }
 }
 
-/// On one device, for so long.
+/// On one device, for this time.
 fn for_ms(ms: u64, tasks: Vec<TaskSpec>) -> Scenario {
     Scenario { duration_ns: Some(ms * MS), ..scenario(slow_device(), tasks) }
 }

@@ -8,7 +8,7 @@ fn build(name: &str) -> Tried {
     ours(name).expect("one of ours")
 }
 
-/// Whatever has a name is there.
+/// Checks that every name is a policy.
 fn every_name_is_a_policy(build: impl Fn(&str) -> Option<Tried>) -> Found {
     match NAMES.iter().find(|name| build(name).is_none_or(|policy| policy.name() != **name)) {
         Some(name) => Err(format!("{name} is a name without a policy")),

@@ -13,7 +13,7 @@
 //!
 //! with `harness = false` for that test in `Cargo.toml`. A check that a device can show nothing
 //! about is *ignored*, with the reason; it never passes silently.
-//! `docs/src/reference/conformance.md` lists the checks.
+//! The option `--list` of that test lists the checks.
 //!
 //! The suite is not published. A backend in another repository names it by git, at the revision of
 //! the `xsched-core` that it implements:

@@ -36,7 +36,7 @@ pub struct Log {
 }
 
 impl Log {
-    /// A log for so many commands.
+    /// A log for this many commands.
     #[must_use]
     pub fn new(commands: usize) -> Arc<Self> {
         let notes: Box<[_]> = (0..=commands).map(|_| Notes::default()).collect();
@@ -60,7 +60,7 @@ impl Log {
         self.parts().1.len()
     }
 
-    /// What is noted about a command, if there is room for that.
+    /// Notes of a command, if there is room for them.
     #[must_use]
     pub fn notes(&self, command: u64) -> Option<&Notes> {
         usize::try_from(command).ok().and_then(|at| self.parts().1.get(at))
@@ -144,7 +144,7 @@ impl Note {
         &self.log.notes
     }
 
-    /// Whether it has started and not ended.
+    /// True if it has started and not ended.
     pub(crate) fn runs(&self) -> bool {
         let of = |word: &AtomicU64| word.load(Ordering::Acquire);
         self.notes().is_some_and(|(_, notes)| of(&notes.starts) > of(&notes.ends))

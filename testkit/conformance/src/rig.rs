@@ -21,7 +21,7 @@ const POLL_INTERVAL: Duration = Duration::from_micros(20);
 const COMMANDS_MAX: usize = 8_192;
 /// Tries, each with commands twice as long as before, to come in time.
 const TRIES: u32 = 6;
-/// The first of them has commands of so many units.
+/// The first of them has commands of this many units.
 const UNITS: u64 = 10;
 
 /// The halves of a subject's queue.
@@ -171,7 +171,7 @@ pub(crate) struct Rig<'a, S: Subject> {
     pub(crate) preempt: CommitEach<S>,
     pub(crate) caps: Caps,
     pub(crate) log: Arc<Log>,
-    /// What was launched, for the case that it has to be launched again.
+    /// Commands, for the case that they have to be launched again.
     sent: Vec<S::Command>,
     /// Commands known to have retired.
     pub(crate) seen: u64,
@@ -296,7 +296,7 @@ impl<'a, S: Subject> Rig<'a, S> {
         Ok(Some(answer))
     }
 
-    /// Waits until so many commands are reported.
+    /// Waits until this many commands are reported.
     pub(crate) fn seen_upto(&mut self, count: u64) -> Step {
         let subject = self.subject;
         until(subject, &format!("the completion of command {}", count.saturating_sub(1)), || {
@@ -415,7 +415,7 @@ impl<'a, S: Subject> Rig<'a, S> {
         Ok(first)
     }
 
-    /// Whether it is held on the device.
+    /// True if it is held on the device.
     pub(crate) const fn is_held(&self) -> bool {
         self.deactivated || self.interrupted
     }

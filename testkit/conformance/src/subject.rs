@@ -14,7 +14,7 @@ pub type RetireOf<S> = <<S as Subject>::Backend as Backend>::Retire;
 /// The half of a subject's backend that preempts.
 pub type PreemptOf<S> = <<S as Subject>::Backend as Backend>::Preempt;
 
-/// What a command under test does.
+/// Work of a command under test.
 #[derive(Clone, Debug)]
 pub enum Work {
     /// Ends as soon as possible and notes nothing.
@@ -30,7 +30,7 @@ pub enum Work {
     Failing,
 }
 
-/// What a backend claims about the device under test.
+/// Claims of a backend about the device under test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Claims {
     /// The level that its queues have.
@@ -81,7 +81,7 @@ pub trait Subject: Send + Sync + 'static {
         > + Send
         + 'static;
 
-    /// What the backend claims about this device.
+    /// Claims of the backend about this device.
     fn claims(&self) -> Claims;
 
     /// Opens the device anew. Each check does so once.
@@ -115,7 +115,7 @@ pub trait Subject: Send + Sync + 'static {
     }
 
     /// For how long after a hold step a command may still start, because the device had looked just
-    /// before and has not gone on. Checks of what is quiet wait for so long first. More than zero
+    /// before and has not gone on. Checks of what is quiet wait for this time first. More than zero
     /// only for a device that is emulated by threads, which may lose their processor in between.
     fn start_lag(&self) -> Duration {
         Duration::ZERO

@@ -7,7 +7,7 @@ pub enum Verdict {
     Passed,
     /// The device cannot show anything about it, and why.
     Skipped(String),
-    /// What is wrong.
+    /// Problem.
     Failed(String),
 }
 

@@ -1,4 +1,4 @@
-//! What devices and functions say about themselves: those of an H200, as far as it matters.
+//! Attributes of devices and functions: those of an H200, as far as it matters.
 
 use xsched_emulated_device::code::{Answer, INVALID_VALUE};
 

@@ -55,7 +55,7 @@ impl Context {
         Self { device, is_primary: true, flags, retained: Mutex::new(0), engine }
     }
 
-    /// Its streams' device.
+    /// Streams' device.
     ///
     /// # Errors
     /// If it was destroyed, or is a primary one that is not retained.

@@ -1,4 +1,4 @@
-//! What there is once per process: devices, handles, memory, and how often what was called.
+//! State of the process: devices, handles, memory, and counts of calls.
 
 use std::collections::HashMap;
 use std::env;
@@ -33,7 +33,7 @@ pub(crate) struct Function {
     pub(crate) builtin: Builtin,
 }
 
-/// What a handle stands for.
+/// Object behind a handle.
 #[derive(Clone, Debug)]
 pub(crate) enum Object {
     Context(Arc<Context>),
@@ -48,7 +48,7 @@ pub(crate) enum Object {
 }
 
 impl Object {
-    /// Whether it goes with a context's streams.
+    /// True if it goes with a context's streams.
     pub(crate) fn is_of(&self, engine: &'static Device) -> bool {
         let of = match self {
             Self::Stream(stream) => Some(stream.device),
@@ -61,7 +61,7 @@ impl Object {
     }
 }
 
-/// What was counted, by names.
+/// Counts by name.
 type Counts = Mutex<HashMap<&'static str, u64>>;
 
 #[derive(Debug)]
@@ -127,7 +127,7 @@ impl Driver {
         self.process.load(Ordering::Acquire) != 0
     }
 
-    /// Whether the process that has initialised it is another one. Nothing may be locked here.
+    /// True if the process that has initialised it is another one. Nothing may be locked here.
     pub(crate) fn is_forked(&self) -> bool {
         ![0, process::id()].contains(&self.process.load(Ordering::Acquire))
     }

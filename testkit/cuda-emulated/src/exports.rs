@@ -30,7 +30,7 @@ pub(crate) fn on_host(body: impl FnOnce()) {
     IS_ON_HOST.set(false);
 }
 
-/// Whether the null stream is the thread's default one in the function that is being called.
+/// True if the null stream is the thread's default one in the function that is being called.
 pub(crate) fn is_per_thread() -> bool {
     IS_PER_THREAD.get()
 }

@@ -25,7 +25,7 @@ pub(crate) struct Graph {
 }
 
 impl Graph {
-    /// Whether the driver copies it: not if memory is allocated in it.
+    /// True if the driver copies it: not if memory is allocated in it.
     pub(crate) fn can_be_copied(&self) -> bool {
         let mut nodes = self.nodes.nodes.iter().filter(|node| !node.is_gone);
         nodes.all(|node| !matches!(node.kind, Kind::Allocate | Kind::Free))
@@ -71,7 +71,7 @@ pub(crate) fn add(graph: usize, kind: Kind, works: Vec<Work>, after: &[usize]) -
     })
 }
 
-/// What can be launched.
+/// Executable graph.
 #[derive(Debug)]
 pub(crate) struct Exec {
     state: Mutex<State>,
@@ -80,7 +80,7 @@ pub(crate) struct Exec {
 #[derive(Debug)]
 struct State {
     nodes: Arc<Nodes>,
-    /// What the nodes do that are disabled.
+    /// Works of disabled nodes.
     disabled: BTreeMap<usize, Vec<Work>>,
     /// The last launch: one runs at a time.
     last: Option<(Arc<Stream>, u64)>,

@@ -1,7 +1,7 @@
 //! The kernels that there are, as functions of the host, and the texts that name them.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -103,7 +103,7 @@ fn place<T>(address: u64, at: usize) -> *mut T {
     std::ptr::with_exposed_provenance_mut::<T>(address as usize).wrapping_add(at)
 }
 
-/// Whether so many words of 4 bytes are in the device's memory.
+/// True if this many words of 4 bytes are in the device's memory.
 fn are_there(address: u64, words: usize) -> bool {
     driver().memory.kind(address as usize, words * 4).is_some()
 }
@@ -114,7 +114,7 @@ fn vector_add(block: &[u64]) -> u32 {
         return ILLEGAL_ADDRESS;
     }
     for at in 0..count {
-        // SAFETY: all three have so many numbers, as was just seen, and stay until this is done.
+        // SAFETY: all three have this many numbers, as was just seen, and stay until this is done.
         unsafe {
             let both = place::<f32>(a, at).read_unaligned() + place::<f32>(b, at).read_unaligned();
             place::<f32>(sum, at).write_unaligned(both);
@@ -129,23 +129,24 @@ fn fill(block: &[u64]) -> u32 {
         return ILLEGAL_ADDRESS;
     }
     for at in 0..count {
-        // SAFETY: there are so many words, as was just seen, and they stay until this is done.
+        // SAFETY: there are this many words, as was just seen, and they stay until this is done.
         unsafe { place::<u32>(block[0], at).write_unaligned(value) };
     }
     SUCCESS
 }
 
-/// Counts up in the device's memory.
+/// Counts up a 32-bit word in the device's memory.
 fn xt_add(block: &[u64]) -> u32 {
-    if !are_there(block[0], 2) {
+    if !are_there(block[0], 1) || !block[0].is_multiple_of(4) {
         return ILLEGAL_ADDRESS;
     }
-    // SAFETY: there are 8 bytes, as was just seen, and they stay until this is done.
-    unsafe { word(block[0], 0) }.fetch_add(1, Ordering::SeqCst);
+    // SAFETY: there are 4 aligned bytes, as was just seen, and they stay until this is done.
+    let word = unsafe { &*place::<AtomicU32>(block[0], 0) };
+    word.fetch_add(1, Ordering::SeqCst);
     SUCCESS
 }
 
-/// The same after so many cycles.
+/// Kernel that copies after a number of cycles.
 fn xt_spin(block: &[u64]) -> u32 {
     // SAFETY: there is no place to write to.
     unsafe { spin(block[1], 0, || 0) };
@@ -153,7 +154,7 @@ fn xt_spin(block: &[u64]) -> u32 {
 }
 
 impl Builtin {
-    /// What its launch does.
+    /// Work of its launch.
     pub(crate) fn work(self, block: Box<[u64]>) -> Work {
         Work::Kernel(Arc::new(move || {
             count(&driver().launches, self.name);

@@ -144,7 +144,7 @@ fn address(name: &CStr, version: i32, flags: u64) -> (String, *mut c_void, u32) 
     (code, function, status)
 }
 
-/// What a library exports under a name.
+/// Export of a library under a name.
 fn exported(name: &CStr) -> *mut c_void {
     // SAFETY: an address is asked for, and nothing is called.
     unsafe {

@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::process::Command;
 
-/// What the program in C prints.
+/// Output of the program in C.
 const EXPECTED: &str = "\
 early 0 3
 init 0, version 12080
@@ -25,7 +25,7 @@ fn compile(source: &str, to: &Path, arguments: &[&str]) {
     assert!(compile.args(arguments).status().expect("a C compiler").success());
 }
 
-/// What a program prints.
+/// Output of a program.
 fn run(program: &Path, environment: &[(&str, &Path)]) -> String {
     let mut command = Command::new(program);
     command.env("XSCHED_EMULATED_CUDA_VERSION", "12080").env_remove("LD_PRELOAD");

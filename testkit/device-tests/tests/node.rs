@@ -80,7 +80,7 @@ impl Program {
         self.queue.stats().retired
     }
 
-    /// Whether nothing retires for some time.
+    /// True if nothing retires for some time.
     fn stands_still(&self) -> bool {
         let before = self.retired();
         sleep(Duration::from_millis(30));
@@ -94,9 +94,7 @@ fn a_program_of_the_crate_is_held_for_an_urgent_process_and_goes_on() {
     let socket = folder.path().join("socket");
     let daemon = start(&socket);
     let program = Program::new(socket.clone());
-    let urgent = Link::open(socket.clone(), "urgent", 100, None).expect("a link");
-    let unit = urgent.unit(program.gpu.about().pci.clone());
-    let _page = unit.page().expect("a page");
+    let Urgent(unit) = Urgent::new(socket.clone(), &program.gpu.about().pci);
     program.launch();
     until("it runs", || program.retired() > 0);
     unit.note(true);
@@ -133,6 +131,14 @@ impl Urgent {
         let link = Link::open(socket, "urgent", 100, None).expect("a link");
         let unit = link.unit(device.to_owned());
         let _ = unit.page().expect("a page");
+        let working = Arc::downgrade(&unit);
+        // One that ends nothing holds no other for long.
+        std::thread::spawn(move || {
+            while let Some(unit) = working.upgrade() {
+                unit.note_retired(1, 0);
+                sleep(Duration::from_millis(5));
+            }
+        });
         Self(unit)
     }
 }
@@ -208,7 +214,7 @@ impl Host {
         }
     }
 
-    /// Whether nothing ends for some time.
+    /// True if nothing ends for some time.
     fn stands_still(&self) -> bool {
         let before = self.count(1);
         sleep(STEP * 4);

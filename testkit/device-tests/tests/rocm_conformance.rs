@@ -189,7 +189,7 @@ impl Subject for Kfd {
 const ROUNDS: usize = 100;
 /// Streams of a round, of which 8 are kept to be used again and the others destroyed.
 const TOGETHER: usize = 20;
-/// Of all of them, so many must be destroyed by the end: the last rounds may be under way.
+/// Of all of them, this many must be destroyed by the end: the last rounds may be under way.
 const ENDED_MIN: u32 = 1_000;
 /// Commands in each.
 const LAUNCHES: usize = 20;

@@ -35,7 +35,7 @@ impl<T> Out<T> {
         }
     }
 
-    /// Whether nothing is wanted.
+    /// True if nothing is wanted.
     #[must_use]
     pub const fn is_null(&self) -> bool {
         self.0.is_null()
@@ -98,12 +98,12 @@ impl<T> In<T> {
         match count {
             0 => Ok(&[]),
             _ if self.0.is_null() => Err(INVALID_VALUE),
-            // SAFETY: the caller promises that there are so many.
+            // SAFETY: the caller promises that there are this many.
             _ => Ok(unsafe { std::slice::from_raw_parts(self.0, count) }),
         }
     }
 
-    /// Whether there is none.
+    /// True if there is none.
     #[must_use]
     pub const fn is_null(&self) -> bool {
         self.0.is_null()
@@ -129,14 +129,14 @@ impl Text {
         text.to_str().map(str::to_owned).map_err(|_| INVALID_VALUE)
     }
 
-    /// Whether there is none.
+    /// True if there is none.
     #[must_use]
     pub const fn is_null(&self) -> bool {
         self.0.is_null()
     }
 }
 
-/// Writes a text and a zero, as far as there is room for so many bytes.
+/// Writes a text and a zero, as far as there is room for this many bytes.
 ///
 /// # Errors
 /// If there is no room.
@@ -163,7 +163,7 @@ pub fn layout(sizes: &[usize]) -> (Vec<usize>, usize) {
     (starts, end)
 }
 
-/// Copies so many bytes to a place in a block. The caller promises that they are there.
+/// Copies this many bytes to a place in a block. The caller promises that they are there.
 fn put(block: &mut [u64], start: usize, from: *const u8, bytes: usize) -> Answer {
     if from.is_null() || start + bytes > block.len() * 8 {
         return Err(INVALID_VALUE);

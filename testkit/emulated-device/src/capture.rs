@@ -9,7 +9,7 @@ use crate::graph::Graph;
 /// One capture, which may go through several streams.
 #[derive(Debug)]
 pub struct Capture {
-    /// Its number. None is used twice.
+    /// Number. None is used twice.
     pub id: u64,
     /// 0 if all threads must not do what a capture forbids, 1 this one, 2 none.
     pub mode: u32,

@@ -52,7 +52,7 @@ pub enum Place {
 /// A device, or what is one to its streams. One that is made is never given back.
 #[derive(Debug)]
 pub struct Device {
-    /// Its number.
+    /// Number.
     pub ordinal: u32,
     rings: usize,
     make_leave: MakeLeave,
@@ -102,7 +102,7 @@ struct Turns {
 }
 
 impl Device {
-    /// A device with this number, and so many rings for streams that are alike urgent and share.
+    /// A device with this number, and this many rings for streams that are alike urgent and share.
     #[must_use]
     pub fn new(ordinal: u32, rings: usize, make_leave: MakeLeave) -> Self {
         Self {

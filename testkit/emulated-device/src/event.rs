@@ -38,7 +38,7 @@ enum Last {
 
 /// An event.
 pub struct Event {
-    /// Its device.
+    /// Device.
     pub device: &'static Device,
     /// It can be asked for its time.
     pub takes_time: bool,
@@ -77,7 +77,7 @@ impl Event {
         self.last.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Its last recording, if it is one on the device.
+    /// Last recording, if it is one on the device.
     pub fn last(&self) -> Option<Arc<Record>> {
         if let Last::Device(record) = self.get() { Some(record) } else { None }
     }

@@ -57,7 +57,7 @@ impl Graph {
         self.nodes.iter().enumerate().flat_map(edges)
     }
 
-    /// Whether each node is one of these or comes before one of them.
+    /// True if each node is one of these or comes before one of them.
     #[must_use]
     pub fn all_lead_to(&self, ends: &[usize]) -> bool {
         let mut seen = vec![false; self.nodes.len()];
@@ -70,7 +70,7 @@ impl Graph {
         seen.iter().zip(&self.nodes).all(|(seen, node)| *seen || node.is_gone)
     }
 
-    /// Whether a node comes after itself.
+    /// True if a node comes after itself.
     #[must_use]
     pub fn has_cycle(&self) -> bool {
         let mut is_done = vec![false; self.nodes.len()];

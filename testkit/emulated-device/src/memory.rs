@@ -60,14 +60,14 @@ impl Memory {
         if start.is_null() {
             return Err(OUT_OF_MEMORY);
         }
-        // SAFETY: so many bytes were just allocated.
+        // SAFETY: this many bytes were just allocated.
         unsafe { ptr::write_bytes(start, FRESH, bytes) };
         let start = start.expose_provenance();
         self.with(|blocks| blocks.insert(start, Block { bytes, kind }));
         Ok(start)
     }
 
-    /// Whether a block of one of these kinds starts there.
+    /// True if a block of one of these kinds starts there.
     pub fn starts(&self, start: usize, kinds: &[Kind]) -> bool {
         self.with(|blocks| blocks.get(&start).is_some_and(|block| kinds.contains(&block.kind)))
     }

@@ -123,7 +123,7 @@ thread_local! {
     static DEVICE: Cell<Option<&'static Device>> = const { Cell::new(None) };
 }
 
-/// Whether the device was lost whose kernel the calling thread runs, which then is to end.
+/// True if the device was lost whose kernel the calling thread runs, which then is to end.
 #[must_use]
 pub fn is_lost() -> bool {
     DEVICE.get().is_some_and(|device| device.error().is_some())

@@ -9,11 +9,11 @@ use std::time::{Duration, Instant};
 use crate::ring::is_lost;
 use crate::slices;
 
-/// A clock that is not asked gives up after so long, in nanoseconds.
+/// A clock that is not asked gives up after this time, in nanoseconds.
 const PATIENCE_NS: u64 = 1_000_000_000;
-/// What is left of a kernel is slept through down to so much, in nanoseconds.
+/// What is left of a kernel is slept through down to this much, in nanoseconds.
 const AWAKE_NS: u64 = 200_000;
-/// A kernel looks so often whether its device was lost, in nanoseconds.
+/// A kernel looks this often whether its device was lost, in nanoseconds.
 const LOOK_NS: u64 = 5_000_000;
 /// The first answer is the ninth word.
 const FIRST: usize = 8;
@@ -70,7 +70,7 @@ pub unsafe fn spin(cycles: u64, stamps: u64, stopped_ns: impl Fn() -> u64) {
     stamp(1);
 }
 
-/// Writes the clock so many times, each time it is asked to by the first word.
+/// Writes the clock this many times, each time it is asked to by the first word.
 ///
 /// # Safety
 /// There are 8 words and one for each round.

@@ -34,11 +34,11 @@ struct Part {
 /// A stream.
 #[derive(Debug)]
 pub struct Stream {
-    /// Its device.
+    /// Device.
     pub device: &'static Device,
     /// The flags that it was made with.
     pub flags: u32,
-    /// Its priority, which has no effect.
+    /// Priority, which has no effect.
     pub priority: i32,
     /// It is the legacy default stream.
     pub is_default: bool,
@@ -84,7 +84,7 @@ impl Stream {
         Self { is_default: true, ..Self::new(device, ring, 0, 0) }
     }
 
-    /// Whether it and the default stream wait for each other.
+    /// True if it and the default stream wait for each other.
     #[must_use]
     pub const fn is_blocking(&self) -> bool {
         self.flags & NON_BLOCKING == 0

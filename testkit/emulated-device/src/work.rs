@@ -121,7 +121,7 @@ impl Compare {
         })
     }
 
-    /// Whether a word is as awaited, by the bits of the mask.
+    /// True if a word is as awaited, by the bits of the mask.
     #[must_use]
     pub const fn holds(self, word: u32, value: u32, mask: u32) -> bool {
         let word = word & mask;
@@ -133,7 +133,7 @@ impl Compare {
         }
     }
 
-    /// Whether a word of 8 bytes is as awaited.
+    /// True if a word of 8 bytes is as awaited.
     #[must_use]
     pub const fn holds_64(self, word: u64, value: u64) -> bool {
         match self {

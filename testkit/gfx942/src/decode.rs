@@ -171,7 +171,7 @@ fn listed(table: Table) -> Vec<Option<&'static Op>> {
     list
 }
 
-/// Whether another word belongs to the instruction that begins with this one.
+/// True if another word belongs to the instruction that begins with this one.
 pub(crate) fn is_long(format: Format, word: u32) -> bool {
     let opcode = format.opcode(word);
     let (first, second) = (word & 0xff, word >> 8 & 0xff);
@@ -221,7 +221,7 @@ pub(crate) fn decode(words: [u32; 2], limits: &Limits) -> Decoded {
     Ok(inst)
 }
 
-/// Whether this instruction computes in a way that is emulated: to the nearest number, the even one
+/// True if this instruction computes in a way that is emulated: to the nearest number, the even one
 /// of two, without flushing.
 fn allows(floats: u8, name: &str) -> bool {
     let rest =

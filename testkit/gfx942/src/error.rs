@@ -29,7 +29,7 @@ pub enum Error {
     IllegalInstruction {
         /// Where the instruction is.
         pc: u64,
-        /// Its first 4 bytes.
+        /// First 4 bytes.
         word: u32,
     },
     /// The interpreter does not know this instruction, or not this use of it.
@@ -90,7 +90,7 @@ pub enum ImageError {
     /// It was written by another version of this crate.
     #[error("the context image has version {0}")]
     Version(u32),
-    /// Its bytes are not those that were written.
+    /// Bytes are not those that were written.
     #[error("the context image is damaged: {0}")]
     Damaged(&'static str),
     /// The packet that it continues cannot be read any more.

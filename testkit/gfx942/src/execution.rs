@@ -54,7 +54,7 @@ pub enum Progress {
 /// A resident workgroup.
 #[derive(Debug, Clone)]
 pub(crate) struct Group {
-    /// Its number in the grid.
+    /// Number in the grid.
     pub(crate) number: u64,
     pub(crate) waves: Vec<Wave>,
     pub(crate) lds: Vec<u8>,
@@ -83,7 +83,7 @@ pub(crate) struct Turn {
     pub(crate) wave: usize,
     /// Instructions that are left of it.
     pub(crate) left: u32,
-    /// Whether a wave has got on in this round without going to sleep.
+    /// True if a wave has got on in this round without going to sleep.
     pub(crate) is_awake: bool,
 }
 
@@ -250,7 +250,7 @@ impl Execution {
     }
 }
 
-/// Executes at most so many instructions of a wave. Answers how many, and why it stopped before.
+/// Executes at most this many instructions of a wave. Answers how many, and why it stopped before.
 fn run_wave(
     wave: &mut Wave,
     code: &mut Code,

@@ -72,9 +72,9 @@ pub(crate) struct Inst {
     pub(crate) name: &'static str,
     /// Bytes, 4 or 8.
     pub(crate) size: u8,
-    /// Whether it is a vector instruction, to which indexing of registers applies.
+    /// True if it is a vector instruction, to which indexing of registers applies.
     pub(crate) is_vector: bool,
-    /// Whether operands are read and the result is written as they are.
+    /// True if operands are read and the result is written as they are.
     pub(crate) is_plain: bool,
     /// A scalar register, or a row of the vector registers.
     pub(crate) dst: u16,

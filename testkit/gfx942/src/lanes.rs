@@ -144,7 +144,7 @@ fn source_lane(control: u32, lane: usize) -> Option<usize> {
     }
 }
 
-/// Whether DPP knows this control.
+/// True if DPP knows this control.
 pub(crate) fn is_dpp_control(control: u32) -> bool {
     (0..LANES).any(|lane| source_lane(control, lane).is_some())
 }

@@ -6,7 +6,7 @@
 pub struct Fault {
     /// The first address of the access that failed.
     pub address: u64,
-    /// Whether it was a store or an atomic.
+    /// True if it was a store or an atomic.
     pub is_write: bool,
 }
 

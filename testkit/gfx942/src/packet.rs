@@ -12,7 +12,7 @@ const ITEMS_MAX: u32 = 1024;
 const LDS_MAX: u32 = 64 << 10;
 /// The most bytes of scratch memory for a work-item.
 const SCRATCH_MAX: u32 = 128 << 10;
-/// Kernels that expect arguments in registers begin with so many bytes for firmware that does not
+/// Kernels that expect arguments in registers begin with this many bytes for firmware that does not
 /// put them there.
 const PRELOAD_SKIP: u64 = 256;
 

@@ -6,7 +6,7 @@ use crate::float::{f16_bits, f16_value};
 pub(crate) trait Value: Copy {
     /// How many registers it takes, 1 or 2.
     const WORDS: usize = 1;
-    /// Whether it is half of a register.
+    /// True if it is half of a register.
     const IS_HALF: bool = false;
     const IS_FLOAT: bool = false;
 

@@ -69,7 +69,7 @@ impl Loaded {
         Self { ram, kernels, inputs: inputs(seed), name: name.to_owned() }
     }
 
-    /// Runs a kernel and answers its results, so many words of zeros before.
+    /// Runs a kernel and answers its results, this many words of zeros before.
     fn run(&self, kernel: &str, blocks: u32, out: &[u64]) -> Vec<u64> {
         let (from, to) = (self.ram.put(&self.inputs), self.ram.put(out));
         let arguments = self.ram.put(&[from, to, ITEMS as u64]);

@@ -101,7 +101,7 @@ impl<'a> View<'a> {
         Some((place, range.bytes - offset))
     }
 
-    /// Where so many bytes are, if they are in one range.
+    /// Where this many bytes are, if they are in one range.
     fn whole(&self, address: u64, bytes: usize) -> Option<*mut u8> {
         let (place, left) = self.place(address)?;
         (left >= bytes as u64).then_some(place)

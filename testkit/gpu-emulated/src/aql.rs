@@ -204,7 +204,7 @@ fn ticks(clock: &impl Clock) -> u64 {
     (clock.now_ns() / 10).max(1)
 }
 
-/// Whether all of a barrier's signals are 0, or one of them. Without any it is done.
+/// True if all of a barrier's signals are 0, or one of them. Without any it is done.
 fn signals(packet: &Packet, view: &View<'_>, all: bool) -> Result<bool, xsched_gfx942::Fault> {
     let mut any = false;
     let mut has_some = false;
@@ -222,7 +222,7 @@ fn signals(packet: &Packet, view: &View<'_>, all: bool) -> Result<bool, xsched_g
     Ok(any || all || !has_some)
 }
 
-/// Whether a barrier's signal has the value that it waits for.
+/// True if a barrier's signal has the value that it waits for.
 fn compare(packet: &Packet, at: u64, view: &View<'_>) -> Result<bool, Failure> {
     let (signal, wanted) = (quad(packet, 8), quad(packet, 16).cast_signed());
     let (mask, condition) = (quad(packet, 24), word(packet, 32));

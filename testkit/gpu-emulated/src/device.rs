@@ -160,7 +160,7 @@ fn gpus(driver: c_int) -> io::Result<Vec<Gpu>> {
         }
         argument[1] = argument[1].min(GPUS_MAX as u64);
         let place = argument.as_mut_ptr();
-        // SAFETY: the argument is the call's, and has room for so many entries.
+        // SAFETY: the argument is the call's, and has room for this many entries.
         if unsafe { libc::syscall(libc::SYS_ioctl, driver, APERTURES, place) } < 0 {
             return Err(io::Error::last_os_error());
         }
@@ -168,7 +168,7 @@ fn gpus(driver: c_int) -> io::Result<Vec<Gpu>> {
     let count = argument[1] as usize;
     let (chunks, _) = entries.as_chunks::<APERTURE_BYTES>();
     let gpu = |entry: &[u8; APERTURE_BYTES]| {
-        // SAFETY: the entry has so many bytes.
+        // SAFETY: the entry has this many bytes.
         let entry = unsafe { Argument::new(entry.as_ptr().cast()) };
         let (shared_base, private_base) = (entry.u64(0), entry.u64(16));
         Gpu { id: entry.u32(48), shared_base, private_base, map: RwLock::new(Map::new()) }
@@ -251,7 +251,7 @@ impl Device {
         let Some(buffer) = lock(&self.buffers).get(&argument.u64(0)).copied() else { return };
         let ids = ptr::with_exposed_provenance::<c_void>(argument.u64(8) as usize);
         for number in 0..argument.u32(16) as usize {
-            // SAFETY: the driver has read so many ids there.
+            // SAFETY: the driver has read this many ids there.
             let id = unsafe { Argument::new(ids) }.u32(number * 4);
             let Some((_, gpu)) = self.gpu(id) else { continue };
             let place = ptr::with_exposed_provenance_mut(buffer.place);
@@ -272,7 +272,7 @@ impl Device {
     /// All GPUs reach memory now that a program maps by itself, or not any more (null).
     ///
     /// # Safety
-    /// The place stays mapped for so many bytes until the range is taken away.
+    /// The place stays mapped for this many bytes until the range is taken away.
     pub(crate) unsafe fn reach(&self, address: u64, bytes: u64, place: *mut u8) {
         for gpu in &self.gpus {
             self.change(gpu, |map| match place.is_null() {

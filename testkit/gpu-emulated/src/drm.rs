@@ -110,7 +110,7 @@ pub(crate) extern "C" fn amdgpu_get_marketing_name(_: *mut c_void) -> *const c_c
     c"Emulated MI308X".as_ptr()
 }
 
-/// What a GPU is.
+/// Kind of a GPU.
 ///
 /// # Safety
 /// The place is such a structure, which has more bytes than are written.
@@ -137,7 +137,7 @@ struct Buffer {
 /// How a buffer is named elsewhere: by its number in the driver, or as a file.
 const BY_NUMBER: c_int = 1;
 const BY_FILE: c_int = 2;
-/// What is done with addresses.
+/// Operation on addresses.
 const MAP: c_uint = 1;
 const UNMAP: c_uint = 2;
 const REPLACE: c_uint = 4;
@@ -145,7 +145,7 @@ const REPLACE: c_uint = 4;
 /// Reads what the emulated driver has written into a buffer's file.
 fn import(file: c_int) -> std::io::Result<Buffer> {
     let mut words = [0_u64; 2];
-    // SAFETY: so many bytes may be written to.
+    // SAFETY: this many bytes may be written to.
     let read = unsafe { libc::pread(file, words.as_mut_ptr().cast(), 16, 0) };
     if read != 16 {
         return Err(std::io::Error::from_raw_os_error(libc::EINVAL));

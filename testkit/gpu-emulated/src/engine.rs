@@ -1,4 +1,4 @@
-//! What runs a queue's packets, of either kind, and its image in memory.
+//! Engine of a queue's packets, of either kind, and its image in memory.
 
 use xsched_gfx942::{Clock, Config};
 
@@ -12,7 +12,7 @@ use crate::sdma::Sdma;
 pub struct Ring {
     /// Where it is.
     pub base: u64,
-    /// Its bytes.
+    /// Bytes.
     pub bytes: u64,
     /// Where the number of packets written is, or of bytes.
     pub write_pointer: u64,
@@ -20,14 +20,14 @@ pub struct Ring {
     pub read_pointer: u64,
 }
 
-/// What a step came to.
+/// Result of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     /// There may be more to do.
     Did,
     /// A packet or all waves wait for memory to change.
     Waits,
-    /// There is no packet.
+    /// No packet.
     Idle,
 }
 
@@ -40,7 +40,7 @@ pub enum Kind {
     Sdma,
 }
 
-/// What runs a queue's packets.
+/// Engine of a queue's packets.
 #[derive(Debug)]
 pub enum Engine {
     /// For AQL packets. A large one: it has a kernel's waves.
@@ -49,7 +49,7 @@ pub enum Engine {
     Sdma(Sdma),
 }
 
-/// What an image starts with, and its version.
+/// Magic number of an image, with its version.
 const MAGIC: u64 = u64::from_le_bytes(*b"xsqueue1");
 
 impl Engine {
@@ -111,7 +111,7 @@ impl Engine {
     }
 }
 
-/// What is left of an image.
+/// Rest of an image.
 #[derive(Debug)]
 pub(crate) struct Reader<'a>(&'a [u8]);
 

@@ -36,7 +36,7 @@ pub enum Failure {
     Reserved {
         /// The packet.
         at: u64,
-        /// Its type.
+        /// Type.
         kind: u32,
     },
     /// A packet is of a kind that the device does not carry out.

@@ -102,7 +102,7 @@ const SHORT_BYTES: usize = 64;
 /// Copies bytes. False if not all of them were there; some may be copied then.
 ///
 /// # Safety
-/// Both are valid for so many bytes, or not mapped at all. They do not overlap.
+/// Both are valid for this many bytes, or not mapped at all. They do not overlap.
 pub(crate) unsafe fn copy(to: *mut u8, from: *const u8, bytes: usize) -> bool {
     let is_aligned = (to.addr() | from.addr()) & 7 == 0;
     if bytes > SHORT_BYTES || !bytes.is_multiple_of(8) || !is_aligned {
@@ -195,7 +195,7 @@ pub(crate) unsafe fn update_u64(place: *mut u8, change: &mut dyn FnMut(u64) -> u
     }
 }
 
-/// What handled the two signals before.
+/// Earlier handlers of the two signals.
 static BEFORE: [AtomicPtr<libc::sigaction>; 2] =
     [const { AtomicPtr::new(std::ptr::null_mut()) }; 2];
 const SIGNALS: [c_int; 2] = [libc::SIGSEGV, libc::SIGBUS];
@@ -235,7 +235,7 @@ extern "C" fn handler(signal: c_int, info: *mut libc::siginfo_t, context: *mut c
     pass_on(signal, info, context, before);
 }
 
-/// What would have happened without us.
+/// Action of the earlier handler.
 fn pass_on(
     signal: c_int,
     info: *mut libc::siginfo_t,

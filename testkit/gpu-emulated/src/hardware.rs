@@ -36,7 +36,7 @@ impl Clock for Monotonic {
     }
 }
 
-/// What a queue tells the driver.
+/// Reports of a queue to the driver.
 pub trait Report: Send + Sync {
     /// An interrupt with an event.
     fn interrupt(&self, event: u32);
@@ -48,21 +48,21 @@ pub trait Report: Send + Sync {
 /// A queue, as the hardware has it.
 #[derive(Debug)]
 pub struct Queue<'a, R> {
-    /// What it has in the driver's page.
+    /// Slot in the driver's page.
     pub slot: &'a Slot,
-    /// Its doorbell.
+    /// Doorbell.
     pub doorbell: &'a AtomicU64,
     /// The memory of its GPU.
     pub map: &'a RwLock<Map>,
-    /// Its packets.
+    /// Packets.
     pub kind: Kind,
-    /// Its ring.
+    /// Ring.
     pub ring: Ring,
     /// Where its waves are saved, and for how many bytes; the control stack comes first.
     pub save_area: (u64, u32),
     /// Bytes of the control stack.
     pub control_bytes: u32,
-    /// What its kernels see of the GPU.
+    /// Configuration that its kernels see.
     pub config: Config,
     /// Set when it is destroyed.
     pub quits: &'a AtomicBool,
@@ -74,9 +74,9 @@ pub struct Queue<'a, R> {
 enum Work {
     /// Here. Nothing was read yet if there is no engine.
     Here(Option<Engine>),
-    /// In the save area, in so many bytes.
+    /// In the save area, in this many bytes.
     Saved(usize),
-    /// It stopped for good.
+    /// Stopped for good.
     Dead,
 }
 

@@ -34,7 +34,7 @@ unsafe fn next(file: c_int, request: c_ulong, argument: *mut c_void) -> c_int {
     }
 }
 
-/// Whether the hardware has to know of a call.
+/// True if the hardware has to know of a call.
 const fn concerns(number: u8) -> bool {
     matches!(
         number,

@@ -6,7 +6,7 @@ use crate::access::View;
 use crate::engine::{Reader, Ring, Step};
 use crate::failure::Failure;
 
-/// What packets do.
+/// Opcodes of packets.
 const NOP: u32 = 0;
 const COPY: u32 = 1;
 const WRITE: u32 = 2;
@@ -25,7 +25,7 @@ const ADD_64: u32 = 47;
 /// Where the runtime asks for a time.
 const GLOBAL_TIME: u32 = 2;
 const WORD_BYTES: u64 = 4;
-/// Counts of bytes are less by one, and have so many bits.
+/// Counts of bytes are less by one, and have this many bits.
 const COUNT_MASK: u32 = 0x3fff_ffff;
 /// How much is filled at once.
 const FILL_BYTES: usize = 1 << 16;
@@ -56,7 +56,7 @@ impl Packet<'_> {
     }
 }
 
-/// What becomes of a packet: so many words are done, or it waits.
+/// What becomes of a packet: this many words are done, or it waits.
 enum Done {
     Words(u64),
     Waits,

@@ -21,7 +21,7 @@ const CONTROL_BYTES: u32 = 0x1000;
 const EXCEPTIONS: u64 = DATA + 0x7000;
 const EXCEPTION_EVENT: u32 = 33;
 
-/// What the queue told.
+/// Reports of the queue.
 #[derive(Debug, Default)]
 struct Told {
     interrupts: Mutex<Vec<u32>>,
@@ -173,7 +173,7 @@ fn results_are_right_after_many_stops() {
     }
 }
 
-/// What comes of a kernel that is stopped, and whose save area is changed meanwhile.
+/// Result of a kernel whose save area changes while it is stopped.
 fn changed_while_stopped(change: impl FnOnce(&View<'_>, u64)) -> Machine {
     let machine = Machine::new();
     machine.with(|view| {

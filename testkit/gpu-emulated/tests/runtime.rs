@@ -27,9 +27,9 @@ const NAMES: [(&str, &str); 3] = [
     ("libhsa-runtime64.so.1", "libhsa-runtime64"),
     ("libamd_comgr.so.3", "libamd_comgr"),
 ];
-/// What HIP answers while something is under way.
+/// Answer of HIP while something is under way.
 const NOT_READY: i32 = 600;
-/// What it answers after a kernel used a wrong address.
+/// Answer after a kernel used a wrong address.
 const ILLEGAL_ADDRESS: i32 = 700;
 const TO_DEVICE: i32 = 1;
 const TO_HOST: i32 = 2;
@@ -49,7 +49,7 @@ fn links(folder: &Path) -> tempfile::TempDir {
     links
 }
 
-/// Runs a case on so many GPUs. `None` without the libraries.
+/// Runs a case on this many GPUs. `None` without the libraries.
 fn on_emulator(case: &str, gpus: u32, change: impl Fn(&mut Gpu)) -> Option<Report> {
     let Some(folder) = std::env::var_os(FOLDER).map(PathBuf::from) else {
         eprintln!("NOT CHECKED: AMD's runtime; name the folder of its libraries in {FOLDER}");
@@ -235,7 +235,7 @@ impl<'a> Counter<'a> {
     }
 }
 
-/// What runs on the emulated driver.
+/// Part of the test that runs on the emulated driver.
 #[test]
 #[ignore = "the other tests run it, on the emulated driver"]
 fn inside() {
@@ -346,7 +346,7 @@ fn let_signals_end(hip: &Hip, stream: Place) {
 
 type Callback = unsafe extern "C" fn(Place, i32, *mut c_void);
 
-/// What HIP's thread for signals calls.
+/// Callback on HIP's thread for signals.
 ///
 /// # Safety
 /// The data is a boxed sender, and nothing else uses it.
@@ -422,7 +422,7 @@ fn pauses(hip: &Hip) {
     counter.check(20 * rounds);
 }
 
-/// Does something again and again while the driver pauses the process so often. Answers how often
+/// Does something again and again while the driver pauses the process this often. Answers how often
 /// it was done.
 fn paused(pauses: u32, mut again: impl FnMut()) -> u64 {
     const CRIU_OP: libc::c_ulong = 0xc038_4b22;

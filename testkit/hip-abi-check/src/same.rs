@@ -64,7 +64,7 @@ mod hip_sys {
         hiprt::hipGraphNode
     );
 
-    /// What is an enumeration there.
+    /// Types that are enumerations there.
     macro_rules! enumerations {
         ($($theirs:ty),+) => {$(
             impl Same<$theirs> for u32 {}

@@ -57,7 +57,7 @@ struct Slot {
     running: AtomicU32,
     thread: AtomicU32,
     signal: AtomicU32,
-    /// What a device that saves waves says.
+    /// Fields of a device that saves waves.
     _saved: [AtomicU32; 4],
 }
 
@@ -85,7 +85,7 @@ pub(crate) fn start() {
     LazyLock::force(&DRIVER);
 }
 
-/// What the C library calls when the program ends.
+/// Handler at the end of the program.
 extern "C" fn end() {
     // It was opened, or this would not have been registered.
     if let Some(driver) = &*DRIVER {
@@ -236,7 +236,7 @@ impl Queue {
         self.slot.active.load(Ordering::SeqCst) == ACTIVE
     }
 
-    /// Whether the GPU was reset under it: nothing of it ever runs again.
+    /// True if the GPU was reset under it: nothing of it ever runs again.
     pub(crate) fn was_reset(&self) -> bool {
         self.slot.active.load(Ordering::SeqCst) == RESET
     }

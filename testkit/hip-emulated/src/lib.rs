@@ -50,7 +50,7 @@
 //! |---|---|
 //! | `register(name, kernel, sizes, count)` | makes a kernel and its arguments' sizes known |
 //! | `devices(count)` | sets how many devices there are, up to 256; at first as said above |
-//! | `fail(call, code, times)` | the next so many calls of a function answer an error |
+//! | `fail(call, code, times)` | the next this many calls of a function answer an error |
 //! | `lose(device, code)` | loses a device, as a kernel would that fails |
 //! | `capture(stream, status)` | what `hipStreamIsCapturing` answers |
 //! | `in_flight(stream, count)` | writes how many commands were launched and are not done |
@@ -70,5 +70,5 @@ mod runtime;
 mod spin;
 mod work;
 
-/// What `hipModuleLoadData` takes.
+/// Image for `hipModuleLoadData`.
 pub const IMAGE: &[u8] = b"xsched emulated kernels\0";

@@ -1,4 +1,4 @@
-//! What there is once per process: devices, handles, kernels, and errors on demand.
+//! State of the process: devices, handles, kernels, and errors on demand.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -35,11 +35,11 @@ pub(crate) struct Known {
 pub(crate) struct Function {
     pub(crate) device: &'static Device,
     pub(crate) known: Known,
-    /// Its module's handle.
+    /// Module's handle.
     module: usize,
 }
 
-/// What a handle stands for.
+/// Object behind a handle.
 #[derive(Clone, Debug)]
 pub(crate) enum Object {
     Stream(Arc<Stream>),

@@ -39,23 +39,23 @@ extern "C" fn xs_clock(block: *const u8) -> u32 {
     SUCCESS
 }
 
-/// Fills so many words of 32 bits with a value.
+/// Fills this many words of 32 bits with a value.
 extern "C" fn fill(block: *const u8) -> u32 {
     // SAFETY: it is known with an address and two numbers, and blocks are aligned to 8.
     let ([to, _], [_, _, value, count]) =
         unsafe { (arguments(block), block.cast::<[u32; 4]>().read()) };
     for word in 0..count as usize {
-        // The launch's caller promised so many words.
+        // The launch's caller promised this many words.
         word32(to as usize + 4 * word).store(value, Ordering::Relaxed);
     }
     SUCCESS
 }
 
-/// `vector_add(const float *a, const float *b, float *c, int n)`: adds so many numbers.
+/// `vector_add(const float *a, const float *b, float *c, int n)`: adds this many numbers.
 extern "C" fn vector_add(block: *const u8) -> u32 {
     // SAFETY: it is known with three addresses and a number, and blocks consist of words.
     let [a, b, c, count] = unsafe { block.cast::<[usize; 4]>().read() };
-    // The launch's caller promised so many numbers at each.
+    // The launch's caller promised this many numbers at each.
     let at = |start: usize, n: usize| word32(start + 4 * n);
     let number = |start, n| f32::from_bits(at(start, n).load(Ordering::Relaxed));
     for n in 0..usize::try_from(count as i32).unwrap_or(0) {

@@ -10,7 +10,7 @@ use xsched_emulated_device::spin::{now_ns, word};
 
 use crate::runtime::{Kernel, Known};
 
-/// What the names begin with.
+/// Prefix of the names.
 const PREFIX: &str = "xs_work_";
 /// The kinds.
 const KINDS: [&str; 7] = ["alu", "lds", "mfma", "memory", "atomics", "barrier", "cooperative"];

@@ -94,12 +94,12 @@ exports! {
     }
 
     fn hipDeviceGetName(name: *mut c_char, bytes: c_int, device: c_int) {
-        // SAFETY: HIP's caller promises that so many bytes may be written to.
+        // SAFETY: HIP's caller promises that this many bytes may be written to.
         answer(unsafe { (driver()?.functions.name)(name, bytes, device) })
     }
 
     fn hipDeviceGetPCIBusId(id: *mut c_char, bytes: c_int, device: c_int) {
-        // SAFETY: HIP's caller promises that so many bytes may be written to.
+        // SAFETY: HIP's caller promises that this many bytes may be written to.
         answer(unsafe { (driver()?.functions.pci)(id, bytes, device) })
     }
 
@@ -284,7 +284,7 @@ exports! {
     }
 
     fn hipHostRegister(memory: *mut c_void, bytes: usize, flags: c_uint) {
-        // SAFETY: HIP's caller promises that so much memory is there until it is taken back.
+        // SAFETY: HIP's caller promises that this much memory is there until it is taken back.
         answer(unsafe { (entered()?.host_register)(memory, bytes, flags & HOST_FLAGS) })
     }
 

@@ -29,7 +29,7 @@ struct Dim3 {
 /// The kernels of the programs.
 #[derive(Debug, Default)]
 struct Programs {
-    /// Their names, by the addresses of the functions that stand for them.
+    /// Names, by the addresses of the functions that stand for them.
     names: HashMap<usize, CString>,
     /// Modules with all of them, by device.
     modules: HashMap<c_int, usize>,

@@ -1,4 +1,4 @@
-//! What the emulated driver and its GPUs are like.
+//! Configuration of the emulated driver and its GPUs.
 
 /// The meaning of the private numbers 0x87 and 0x88.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -75,14 +75,14 @@ impl Gpu {
     }
 }
 
-/// What the emulated driver is like.
+/// Configuration of the emulated driver.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
     /// The interface's version 1.`minor`. `RUNTIME_ENABLE` and `DBG_TRAP` are there from 13 on.
     pub minor: u32,
     /// The GPUs. Without any, calls answer what a driver without a GPU answers.
     pub gpus: Vec<Gpu>,
-    /// What 0x87 and 0x88 mean.
+    /// Meaning of 0x87 and 0x88.
     pub private: Private,
     /// How long the device takes.
     pub latency: Latency,

@@ -26,7 +26,7 @@ use crate::config::Latency;
 use crate::model::{Attach, Debugging, Fault, Model, Told};
 use crate::tree::Tree;
 
-/// What a program opens to send lines.
+/// File that a program opens to send lines.
 pub const CONTROL_PATH: &str = "/dev/xsched-emulated-kfd";
 /// The longest line, and the longest answer, in bytes.
 pub(crate) const LINE_BYTES_MAX: usize = 8_192;

@@ -13,7 +13,7 @@ use crate::config::Config;
 use crate::memory;
 use crate::model::{Block, CallResult, Caller, Host, Model};
 
-/// What is left of a latency is slept through down to so much, in nanoseconds.
+/// Rest of a latency that is waited for without sleep, in nanoseconds.
 const AWAKE_NS: u64 = 100_000;
 /// How often it is looked whether events are there.
 const EVENTS_LOOK: Duration = Duration::from_micros(200);
@@ -42,7 +42,7 @@ struct State {
     blocked: Option<Block>,
 }
 
-/// What the model asks about processes that are this one.
+/// Host for processes that are this one.
 #[derive(Debug, Default)]
 struct Local {
     tracers: HashMap<u32, u32>,
@@ -92,7 +92,7 @@ impl InProcess {
         Self { shared: Arc::new(Shared { start: Instant::now(), state: Mutex::new(state) }), pid }
     }
 
-    /// This driver, opened by a process of this number, which need not exist.
+    /// Opens this driver as a process of this number, which need not exist.
     #[must_use]
     pub fn process(&self, pid: u32) -> Self {
         let mut state = self.lock();
@@ -137,7 +137,7 @@ impl InProcess {
         body(&mut self.lock().model)
     }
 
-    /// What the last call that would have blocked for ever waited for.
+    /// Reason of the last call that would have blocked for ever.
     #[must_use]
     pub fn blocked(&self) -> Option<Block> {
         self.lock().blocked

@@ -1,4 +1,4 @@
-//! What the driver shares with the program that plays the hardware: one slot for each queue id.
+//! Page shared with the program that plays the hardware: one slot for each queue id.
 //!
 //! The page is what `mmap` of the emulated `/dev/kfd` shows, at offset 0. Code that runs a queue's
 //! commands keeps to this:
@@ -33,7 +33,7 @@ pub struct Slot {
     /// The signal that stops it. Without one the thread looks at `active` by itself, which is a
     /// futex that is woken by each change.
     pub signal: AtomicU32,
-    /// Whether the saved sizes are said: 1 if a device writes to save areas.
+    /// 1 if a device writes to save areas, else 0.
     pub saves: AtomicU32,
     /// Bytes of the save area's control stack that are used, while the queue is stopped.
     pub control_bytes: AtomicU32,
@@ -52,7 +52,7 @@ impl Slot {
     }
 }
 
-/// What a slot says of its queue.
+/// State of a queue in its slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum State {
@@ -97,7 +97,7 @@ pub(crate) struct Page {
 unsafe impl Send for Page {}
 
 impl Page {
-    /// Maps the page of a file that has so many bytes.
+    /// Maps the page of a file that has this many bytes.
     ///
     /// # Errors
     /// If it cannot be mapped.
@@ -111,7 +111,7 @@ impl Page {
     /// A queue's slot. Ids above the last share one slot.
     pub(crate) const fn slot(&self, id: u32) -> &Slot {
         let id = if id < QUEUES_MAX { id } else { QUEUES_MAX - 1 };
-        // SAFETY: the mapping has so many slots, lives as long as this, and zeros are valid.
+        // SAFETY: the mapping has this many slots, lives as long as this, and zeros are valid.
         unsafe { &*self.slots.add(id as usize) }
     }
 
@@ -140,7 +140,7 @@ impl Page {
         })
     }
 
-    /// Whether nothing of a queue runs.
+    /// True if nothing of a queue runs.
     pub(crate) fn has_stopped(&self, id: u32) -> bool {
         let slot = self.slot(id);
         slot.running.load(Ordering::SeqCst) == 0 || slot.active.load(Ordering::SeqCst) != 0

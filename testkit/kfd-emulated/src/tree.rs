@@ -56,13 +56,13 @@ impl Tree {
         Ok(tree)
     }
 
-    /// What stands for `/dev/kmsg`.
+    /// Path that stands for `/dev/kmsg`.
     #[must_use]
     pub fn log(&self) -> PathBuf {
         self.root.join("kmsg")
     }
 
-    /// What stands for `/etc/xsched/kfd-off`, the administrator's file.
+    /// Path that stands for `/etc/xsched/kfd-off`, the administrator's file.
     #[must_use]
     pub fn off(&self) -> PathBuf {
         self.root.join("kfd-off")
@@ -74,13 +74,13 @@ impl Tree {
         io::Write::write_all(&mut log, format!("3,1,1,-;{text}\n").as_bytes())
     }
 
-    /// What stands for `/sys/class/kfd/kfd`.
+    /// Path that stands for `/sys/class/kfd/kfd`.
     #[must_use]
     pub fn kfd(&self) -> PathBuf {
         self.root.join("class/kfd/kfd")
     }
 
-    /// What stands for `/sys/module/amdgpu`.
+    /// Path that stands for `/sys/module/amdgpu`.
     #[must_use]
     pub fn module(&self) -> PathBuf {
         self.root.join("module/amdgpu")
@@ -141,7 +141,7 @@ fn put(path: &Path, text: &str) -> io::Result<()> {
 const HOST_BYTES: u64 = 8 << 30;
 /// The first render node.
 pub(crate) const RENDER_FIRST: usize = 128;
-/// What gfx942 has, as the driver says it for an MI300: bits of `capability`.
+/// Bits of `capability` that the driver reports for gfx942, an MI300.
 const CAPABILITY: u64 = {
     let (queue_size_32_bit, doorbell_type_2) = (1 << 7, 2 << 12);
     let (watch_points, debug_trap, debug_trap_precise) = (2 << 8, 1 << 15, 1 << 16 | 1 << 17);

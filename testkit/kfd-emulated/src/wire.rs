@@ -7,9 +7,9 @@
 
 use rustix::io::Errno;
 
-/// What the kernel calls `_IOC_READ`: the driver writes the argument.
+/// Direction `_IOC_READ`: the driver writes the argument.
 pub const READ: u8 = 2;
-/// What the kernel calls `_IOC_WRITE`: the driver reads the argument.
+/// Direction `_IOC_WRITE`: the driver reads the argument.
 pub const WRITE: u8 = 1;
 const BOTH: u8 = READ | WRITE;
 
@@ -85,7 +85,7 @@ pub const QUEUE_ERROR: u32 = 1 << 30;
 /// In an answered queue id: there is no such queue, or it may not be suspended now.
 pub const QUEUE_INVALID: u32 = 1 << 31;
 
-/// What a call is by the driver's own table: the argument's bytes, and who reads and writes it.
+/// Entry of a call in the driver's table: bytes and direction of the argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Definition {
     pub bytes: usize,
@@ -187,7 +187,7 @@ impl Argument<'_> {
 /// Above this an address is the kernel's (four-level page tables).
 const USER_END: u64 = 0x7fff_ffff_f000;
 
-/// What the kernel's `access_ok` says of so many bytes at an address.
+/// What the kernel's `access_ok` says of this many bytes at an address.
 pub fn accessible(address: u64, bytes: u64) -> Result<(), Errno> {
     let end = address.checked_add(bytes).ok_or(Errno::FAULT)?;
     if end <= USER_END { Ok(()) } else { Err(Errno::FAULT) }

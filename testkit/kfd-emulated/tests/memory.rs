@@ -117,7 +117,7 @@ fn event(driver: &InProcess, kind: u64, auto_reset: u64) -> u64 {
     words[3] & 0xffff_ffff
 }
 
-/// What a wait for an event comes to, and what the entry has first then.
+/// Result of a wait for an event, and the first word of its entry.
 fn wait(driver: &InProcess, id: u64, age: u64, ms: u64) -> (Result<u32, Errno>, u64, u64) {
     let mut entry = [age, 0, 0, 0, 0, id];
     let place = entry.as_mut_ptr().expose_provenance() as u64;

@@ -19,7 +19,7 @@ use xsched_kfd_emulated::system::{Options, enter};
 
 const NEW: u64 = 1 << 30;
 
-/// Whether this is the program on the emulated driver. Elsewhere it is run, and has to succeed.
+/// True if this is the program on the emulated driver. Elsewhere it is run, and has to succeed.
 fn inside(test: &str) -> bool {
     inside_with(test, &Options::default())
 }
@@ -36,7 +36,7 @@ fn inside_with(test: &str, options: &Options) -> bool {
     }
 }
 
-/// What a kernel of these tests counts up, and what ends it.
+/// Counter of a test kernel, and the word that ends it.
 #[derive(Debug, Default)]
 struct Work {
     progress: AtomicU64,
@@ -272,7 +272,7 @@ fn page(file: &std::fs::File) -> &'static [Slot] {
     // SAFETY: a fresh mapping, which is never ended.
     let start = unsafe { mmap(null, PAGE_BYTES, protection, MapFlags::SHARED, file, 0) };
     let slots: *const Slot = start.expect("the page").cast_const().cast();
-    // SAFETY: the mapping has so many slots, and zeros are valid.
+    // SAFETY: the mapping has this many slots, and zeros are valid.
     unsafe { std::slice::from_raw_parts(slots, PAGE_BYTES / size_of::<Slot>()) }
 }
 

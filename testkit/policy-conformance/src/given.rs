@@ -48,7 +48,9 @@ impl<P: Policy> Given<P> {
     #[must_use]
     pub fn new(policy: P) -> Self {
         let storage = Heap::new(QUEUES_MAX, DEVICES_MAX, 0);
-        let scheduler = Scheduler::new(policy, storage);
+        let mut scheduler = Scheduler::new(policy, storage);
+        // Its queues do not say what they retire.
+        scheduler.hint_policy(PolicyHint::Stall(None));
         Self { scheduler, reports: Vec::new(), now: Instant::ZERO }
     }
 
@@ -109,7 +111,7 @@ impl<P: Policy> Given<P> {
         self.report(queue, |r| (r.launched, r.retired) = (r.submitted, r.submitted))
     }
 
-    /// The queue has used so much more device time, and says so.
+    /// The queue has used this much more device time, and says so.
     ///
     /// # Errors
     /// [`SchedulerError::UnknownQueue`].
@@ -207,7 +209,7 @@ impl<P: Policy> Given<P> {
     }
 }
 
-/// What a queue reports that carries an order out at once.
+/// Reports of a queue that carries an order out at once.
 pub(super) const fn obey(order: Order, report: &mut Report) {
     match order {
         Order::Run { epoch } => (report.epoch, report.hold) = (epoch, HoldState::Running),

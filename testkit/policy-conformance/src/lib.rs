@@ -60,7 +60,7 @@ pub struct Declared {
     /// device, with weights up to 10 to 1 and shares up to 50 to 1. `None`: the policy is strict,
     /// so queues may starve.
     pub wait_max: Option<Duration>,
-    /// Whether queues never hold on account of queues of another device.
+    /// True if queues never hold on account of queues of another device.
     pub independent: bool,
     /// How often the policy may look at all queues, or set their verdicts, the idle ones too.
     pub scans: Scans,
@@ -73,7 +73,7 @@ pub struct Declared {
 pub enum Scans {
     /// A decision costs what changed, however many queues there are.
     Never,
-    /// So often per second.
+    /// Timers per second.
     PerSecond(u32),
     /// In every decision: fine for a few queues.
     Always,
@@ -98,7 +98,7 @@ impl Declared {
         Self { wait_max: None, ..Self::default() }
     }
 
-    /// A policy that shares device time in turns, and waits so long for a queue whose turn it is.
+    /// A policy that shares device time in turns, and waits this long for a queue whose turn it is.
     /// Queues wait for up to a second: who has a small share and long commands in flight at Lv1
     /// has to wait for what it used too much.
     #[must_use]
@@ -137,7 +137,7 @@ impl Declared {
     }
 }
 
-/// What was checked, by name.
+/// Name of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Check {
@@ -155,7 +155,7 @@ pub enum Check {
     Full,
     /// Deciding twice instead of once, or once more without a change, gives the same orders.
     Idempotent,
-    /// The same seed gives the same orders.
+    /// Equal seeds give equal orders.
     Deterministic,
     /// Queues of a device may run for about as long when another device has nothing to do.
     Independent,
@@ -182,11 +182,11 @@ pub enum Check {
 pub struct Failure {
     /// The policy.
     pub policy: &'static str,
-    /// Which promise.
+    /// Broken promise.
     pub check: Check,
     /// The seed that shows it.
     pub seed: u64,
-    /// What happened, in words.
+    /// Description of the failure.
     pub what: String,
 }
 

@@ -3,7 +3,7 @@
 use rand::RngExt;
 use xsched_core::hint::{Hints, Laxity, Priority};
 use xsched_core::id::QueueId;
-use xsched_core::message::Report;
+use xsched_core::message::{Claim, Report};
 use xsched_core::time::{Duration, Instant};
 
 use crate::below;
@@ -22,7 +22,7 @@ pub(super) struct Queue {
     pub(super) number: usize,
     pub(super) device: usize,
     pub(super) report: Report,
-    /// It was last ordered to run, not to hold.
+    /// True if it was last ordered to run, not to hold.
     pub(super) runs: bool,
     /// Device time that is left of a burst.
     pub(super) left_ns: u64,
@@ -85,13 +85,13 @@ impl Queue {
         self.left_ns.min(self.every_ns.saturating_sub(self.unreported_ns))
     }
 
-    /// Notes that the queue has used so much device time.
+    /// Notes that the queue has used this much device time.
     pub(super) fn work(&mut self, device_ns: u64) {
         self.left_ns = self.left_ns.saturating_sub(device_ns);
         self.unreported_ns += device_ns;
     }
 
-    /// What has to be reported now, if anything.
+    /// Report that is due now, if any.
     pub(super) fn due(&mut self, now_ns: u64) -> bool {
         if self.wakes_ns.is_some_and(|at| at <= now_ns) {
             self.begin(now_ns);
@@ -107,7 +107,11 @@ impl Queue {
         self.left_ns = self.rng.random_range(1..=2 * self.burst_ns);
         self.report.submitted += 1;
         let turn = self.report.submitted / 3 % 8;
-        (self.report.leaves_room, self.report.host_bound) = (turn % 4 == 3, turn >= 6);
+        self.report.claim = match turn {
+            3 => Claim::Part,
+            6.. => Claim::Little,
+            _ => Claim::Whole,
+        };
         self.report.ready_since = Instant::from_ns(now_ns);
         self.wakes_ns = None;
     }
@@ -160,7 +164,7 @@ pub(super) fn draw_hints(rng: &mut Rng) -> Hints {
     hints
 }
 
-/// What a slot may have had in it before: everything at an extreme.
+/// Extreme hints of an earlier queue in the slot.
 pub(super) fn extreme_hints(rng: &mut Rng) -> Hints {
     let extremes = [Priority::NO_EXECUTE, Priority::MIN, Priority::MAX];
     let mut hints = Hints::with_priority(extremes[below(3, rng)]);

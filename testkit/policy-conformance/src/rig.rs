@@ -2,7 +2,7 @@
 //! once and share their time evenly among those that run.
 
 use rand::RngExt;
-use xsched_core::hint::Hints;
+use xsched_core::hint::{Hints, PolicyHint};
 use xsched_core::id::{DeviceId, ProcessId, QueueId};
 use xsched_core::message::Order;
 use xsched_core::policy::Policy;
@@ -29,7 +29,7 @@ const TIMERS_IN_SILENCE_MAX: u64 = 100;
 /// Generators are numbered: queues from 0, devices from here.
 const DEVICE_STREAM: u64 = 1 << 32;
 
-/// What happens to a policy.
+/// Plan of events for a policy.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Plan {
     pub(super) seed: u64,
@@ -87,7 +87,7 @@ pub(super) struct Rig<P> {
     pub(super) orders: Vec<Ordered>,
     timers: u64,
     waits: Waits,
-    /// What the policy did, full decisions for checking left out.
+    /// Counters of the policy, without full decisions for checking.
     pub(super) counters: Counters,
     seen: Counters,
 }
@@ -96,7 +96,9 @@ impl<P: Policy> Rig<P> {
     pub(super) fn new(policy: P, declared: Declared, plan: Plan) -> Self {
         let slots = DEVICES * (plan.queues + plan.bystanders).max(2);
         let storage = Heap::new(slots, DEVICES, 0);
-        let scheduler = Scheduler::new(Watched::new(policy, plan.again), storage);
+        let mut scheduler = Scheduler::new(Watched::new(policy, plan.again), storage);
+        // Its queues do not say what they retire.
+        scheduler.hint_policy(PolicyHint::Stall(None));
         let fate = (0..DEVICES as u64).map(|device| {
             let mut rng = generator(plan.seed, DEVICE_STREAM + device);
             let first_ns = rng.random_range(200_000..5_000_000);

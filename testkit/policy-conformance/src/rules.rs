@@ -1,7 +1,7 @@
-//! What must be true whenever a policy has decided.
+//! Rules that hold whenever a policy has decided.
 
 use xsched_core::hint::Priority;
-use xsched_core::policy::Policy;
+use xsched_core::policy::{MayHold, Policy};
 use xsched_core::scheduler::{QueueInfo, QueueTable};
 use xsched_core::time::Duration;
 
@@ -93,7 +93,7 @@ impl Waits {
 
 /// A policy that holds queues at all holds those with `NO_EXECUTE`.
 pub(super) fn no_execute(policy: &impl Policy, table: &QueueTable<'_>) -> Result<(), Broken> {
-    if !policy.holds() {
+    if policy.needs().may_hold == MayHold::Nothing {
         return Ok(());
     }
     let loose =
@@ -104,23 +104,25 @@ pub(super) fn no_execute(policy: &impl Policy, table: &QueueTable<'_>) -> Result
     })
 }
 
-/// A policy that says that it holds none lets all run. One that spares the only queue of the
-/// highest priority on a device, or each of several, lets it run, ready or not.
+/// A policy that may hold nothing lets all run. One that holds queues for those of a higher
+/// priority lets each of the highest priority of a device run, ready or not, and one that holds
+/// queues for their peers too lets the only one run.
 pub(super) fn spared(policy: &impl Policy, table: &QueueTable<'_>) -> Result<(), Broken> {
-    if !policy.holds() {
+    let may_hold = policy.needs().may_hold;
+    if may_hold == MayHold::Nothing {
         return spared_one(
             table.iter().find(|info| !info.running),
             "the policy says it holds none",
         );
     }
-    if !policy.spares_the_highest() {
+    if may_hold == MayHold::Anything {
         return Ok(());
     }
     for device in table.devices() {
         let all = || table.on_device(device);
         let Some(priority) = all().map(|info| info.hints.priority).max() else { continue };
         let first = || all().filter(|info| info.hints.priority == priority);
-        let counts = policy.spares_equals() || first().nth(1).is_none();
+        let counts = may_hold == MayHold::Lower || first().nth(1).is_none();
         let held = first().find(|info| !info.running && priority != Priority::NO_EXECUTE);
         spared_one(held.filter(|_| counts), "none that it is held for has a higher priority")?;
     }

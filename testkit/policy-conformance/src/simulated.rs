@@ -7,7 +7,7 @@ use std::path::Path;
 use rand::RngExt;
 use xsched_core::hint::PolicyHint;
 use xsched_core::id::QueueId;
-use xsched_core::policy::{Changed, Decisions, Event, Policy};
+use xsched_core::policy::{Changed, Decisions, Event, Needs, Policy};
 use xsched_core::scheduler::QueueTable;
 use xsched_core::time::{Duration, Instant};
 
@@ -43,28 +43,8 @@ impl<P: Policy> Policy for Watched<'_, P> {
         self.policy.name()
     }
 
-    fn holds(&self) -> bool {
-        self.policy.holds()
-    }
-
-    fn progress_every(&self) -> Option<Duration> {
-        self.policy.progress_every()
-    }
-
-    fn reads_cpu_priority(&self) -> bool {
-        self.policy.reads_cpu_priority()
-    }
-
-    fn spares_the_highest(&self) -> bool {
-        self.policy.spares_the_highest()
-    }
-
-    fn spares_equals(&self) -> bool {
-        self.policy.spares_equals()
-    }
-
-    fn is_quick(&self) -> bool {
-        self.policy.is_quick()
+    fn needs(&self) -> Needs {
+        self.policy.needs()
     }
 
     fn configure(&mut self, hint: PolicyHint) -> bool {

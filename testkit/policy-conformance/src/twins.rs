@@ -29,7 +29,7 @@ fn ran<P: Policy>(
     Ok(rig)
 }
 
-/// The same seed gives the same orders.
+/// Equal seeds give equal orders.
 pub(super) fn repeated<P: Policy>(
     make: &impl Fn() -> P,
     declared: &Declared,

@@ -2,11 +2,11 @@
 
 use xsched_core::hint::PolicyHint;
 use xsched_core::id::QueueId;
-use xsched_core::policy::{Changed, ChangedQueues, Decisions, Event, Policy};
+use xsched_core::policy::{Changed, ChangedQueues, Decisions, Event, Needs, Policy};
 use xsched_core::scheduler::QueueTable;
-use xsched_core::time::{Duration, Instant};
+use xsched_core::time::Instant;
 
-/// What a policy did.
+/// Counters of a policy.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Counters {
     pub(super) decisions: u64,
@@ -34,28 +34,8 @@ impl<P: Policy> Policy for Watched<P> {
         self.policy.name()
     }
 
-    fn holds(&self) -> bool {
-        self.policy.holds()
-    }
-
-    fn progress_every(&self) -> Option<Duration> {
-        self.policy.progress_every()
-    }
-
-    fn reads_cpu_priority(&self) -> bool {
-        self.policy.reads_cpu_priority()
-    }
-
-    fn spares_the_highest(&self) -> bool {
-        self.policy.spares_the_highest()
-    }
-
-    fn spares_equals(&self) -> bool {
-        self.policy.spares_equals()
-    }
-
-    fn is_quick(&self) -> bool {
-        self.policy.is_quick()
+    fn needs(&self) -> Needs {
+        self.policy.needs()
     }
 
     fn configure(&mut self, hint: PolicyHint) -> bool {

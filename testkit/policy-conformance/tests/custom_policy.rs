@@ -1,5 +1,8 @@
 //! The policy of the example: single decisions, and what it promises.
 
+// The core has these modules by the same names.
+extern crate xsched_core as xsched;
+
 #[path = "../../../sim/examples/custom_policy/policy.rs"]
 mod policy;
 

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use xsched_core::hint::Priority;
 use xsched_core::id::QueueId;
-use xsched_core::policy::{Changed, Decisions, Event, Policy, Urgency, Verdict};
+use xsched_core::policy::{Changed, Decisions, Event, MayHold, Needs, Policy, Urgency, Verdict};
 use xsched_core::scheduler::{QueueInfo, QueueTable};
 use xsched_core::time::{Duration, Instant};
 use xsched_policy_conformance::{Check, Declared, Scans, check};
@@ -34,34 +34,16 @@ where
     }
 }
 
-/// What a policy says that it never holds.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Spared {
-    /// The only queue of the highest priority.
-    TheHighest,
-    /// All that have it.
-    Equals,
-    All,
-}
-
-/// Says that some queues are never held.
-struct Sparing<P>(P, Spared);
+/// Says what it may hold.
+struct Sparing<P>(P, MayHold);
 
 impl<P: Policy> Policy for Sparing<P> {
     fn name(&self) -> &'static str {
         "sparing"
     }
 
-    fn spares_the_highest(&self) -> bool {
-        true
-    }
-
-    fn holds(&self) -> bool {
-        self.1 != Spared::All
-    }
-
-    fn spares_equals(&self) -> bool {
-        self.1 == Spared::Equals
+    fn needs(&self) -> Needs {
+        Needs { may_hold: self.1, ..Needs::default() }
     }
 
     fn decide(
@@ -105,7 +87,7 @@ fn plain() -> Declared {
     Declared { scans: Scans::Always, ..Declared::strict() }
 }
 
-/// What the policy is caught at, in twelve seeds.
+/// Checks that find the policy's defect, in twelve seeds.
 fn caught<P: Policy>(make: impl Fn() -> P, declared: Declared) -> Option<Check> {
     let failure = check(&make, declared, 1..=12).err()?;
     // The seed in the message shows it again.
@@ -186,17 +168,16 @@ fn queues_that_must_not_run() {
 
 #[test]
 fn the_highest_is_not_spared() {
-    let first =
-        || Sparing(rule(|_, _, queues, out| lowest(queues, out, |_| 0)), Spared::TheHighest);
+    let first = || Sparing(rule(|_, _, queues, out| lowest(queues, out, |_| 0)), MayHold::Peers);
     assert_eq!(caught(first, plain()), Some(Check::Spared));
     let highest = |spared| {
         let by_priority = |info: &QueueInfo| -i64::from(info.hints.priority.get());
         Sparing(rule(move |_, _, queues, out| lowest(queues, out, by_priority)), spared)
     };
     let caught = |spared| caught(|| highest(spared), plain());
-    assert_eq!(caught(Spared::TheHighest), None);
-    assert_eq!(caught(Spared::Equals), Some(Check::Spared), "one of several is held");
-    assert_eq!(caught(Spared::All), Some(Check::Spared), "one is held");
+    assert_eq!(caught(MayHold::Peers), None);
+    assert_eq!(caught(MayHold::Lower), Some(Check::Spared), "one of several is held");
+    assert_eq!(caught(MayHold::Nothing), Some(Check::Spared), "one is held");
 }
 
 #[test]

@@ -47,10 +47,10 @@ const EXAMPLES: [&str; 3] = ["priorities", "manual", "callbacks"];
 /// The program that uses the package for Python.
 const MODULE: &str = "capi/tests/programs/module.py";
 
-/// What to check.
+/// Parts to check.
 #[derive(Clone, Copy, Debug, Default, Args)]
 pub struct Options {
-    /// Only call the C API at random under AddressSanitizer, with so many sequences of calls;
+    /// Only call the C API at random under AddressSanitizer, with this many sequences of calls;
     /// 200,000 unless you say how many. Needs a nightly toolchain.
     #[arg(long, value_name = "SEQUENCES", num_args = 0..=1, default_missing_value = "200000")]
     pub sanitize: Option<u32>,
@@ -128,7 +128,7 @@ fn program(prefix: &Path, compiler: &str, language: &[&str], to: &Path) -> Resul
     run_command(Command::new(to).env("LD_LIBRARY_PATH", prefix.join("lib")))
 }
 
-/// What a compiler needs for the host device, as pkg-config says.
+/// Flags of a compiler for the host device, by pkg-config.
 fn flags(prefix: &Path) -> Result<Vec<String>> {
     if !apt::program("pkg-config", &["pkg-config"])? {
         apt::left_out("the files for pkg-config", "pkg-config");
@@ -147,7 +147,7 @@ fn flags(prefix: &Path) -> Result<Vec<String>> {
     pkg_config(prefix, "host")
 }
 
-/// What pkg-config says about a backend.
+/// Flags of a backend by pkg-config.
 fn pkg_config(prefix: &Path, backend: &str) -> Result<Vec<String>> {
     let mut command = Command::new("pkg-config");
     command.args(["--cflags", "--libs", &format!("xsched-{backend}")]);

@@ -14,7 +14,7 @@ use crate::root;
 
 /// Where the headers are.
 const FOLDER: &str = "capi/include/xsched";
-/// What parameters are called in Rust, where any number can come in, and in C.
+/// Names of types in Rust, where any number can come in, and in C.
 const RENAMED: [(&str, &str); 6] = [
     ("XResultValue", "XResult"),
     ("XPreemptLevelValue", "XPreemptLevel"),

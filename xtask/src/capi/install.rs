@@ -19,10 +19,10 @@ use crate::command::{release, run as run_command};
 use crate::{root, target_dir};
 
 /// The libraries, those that others need first.
-pub const LIBRARIES: [&str; 5] = ["preempt", "halhost", "halhip", "halcuda", "shimhost"];
+pub const LIBRARIES: [&str; 4] = ["preempt", "halhost", "halhip", "halcuda"];
 /// The packages that they are of.
-const PACKAGES: [&str; 5] =
-    ["xsched-capi", "xsched-halhost-c", "xsched-halhip-c", "xsched-halcuda-c", "xsched-shimhost"];
+const PACKAGES: [&str; 4] =
+    ["xsched-capi", "xsched-halhost-c", "xsched-halhip-c", "xsched-halcuda-c"];
 /// The names of HIP's runtime.
 pub const NAMES_OF_HIP: [&str; 4] =
     ["libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so.5", "libamdhip64.so"];
@@ -79,7 +79,7 @@ pub fn run(options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// Builds the first so many of [`LIBRARIES`], and links them in a folder.
+/// Builds the first this many of [`LIBRARIES`], and links them in a folder.
 pub(crate) fn libraries(number: usize, folder: &Path) -> Result<()> {
     for package in PACKAGES.iter().take(number) {
         let build = format!("rustc --release --locked --lib -p {package} --crate-type staticlib");
@@ -238,20 +238,4 @@ fn copy(from: &Path, to: &Path) -> Result<()> {
         }
     }
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn version_scripts_name_what_the_documentation_lists() {
-        let page = root().join("docs/src/guides/c.md");
-        let text = fs::read_to_string(page).expect("the documentation");
-        for name in LIBRARIES {
-            for symbol in symbols(name).expect("a script") {
-                assert!(text.contains(&format!("`{symbol}`")), "the guide lacks {symbol}");
-            }
-        }
-    }
 }

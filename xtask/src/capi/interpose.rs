@@ -1,8 +1,8 @@
-//! Programs that know nothing of XQueues, with and without an interposer.
+//! Programs of HIP that know nothing of XQueues, with and without the interposer.
 //!
-//! Each has something urgent and something that is always busy, and prints how many commands of the
-//! latter ran, per request, while the former had something to do. A program whose plugin brings HIP
-//! along works as without the interposer.
+//! One has something urgent and something that is always busy, and prints how many commands of the
+//! latter ran, per request, while the former had something to do. Another one, whose plugin brings
+//! HIP along, works as without the interposer.
 
 use std::fs;
 use std::path::Path;
@@ -14,21 +14,10 @@ use super::check::WARNINGS;
 use crate::command::run as run_command;
 use crate::{root, target_dir};
 
-/// A program and its interposer, with what makes the priority of its stream or thread count.
-struct Case {
-    name: &'static str,
-    policy: &'static str,
-    libraries: &'static [&'static str],
-}
-
-const CASES: [Case; 2] = [
-    // By the priorities of its streams.
-    Case { name: "hip", policy: "HPF", libraries: &["-lamdhip64"] },
-    // By how nice its threads are.
-    Case { name: "host", policy: "CHPF", libraries: &["-lpreempt", "-lhalhost"] },
-];
-/// With the interposer, it is less than this part of what it is without.
+/// With the interposer, commands beside a request are less than this part of those without.
 const PART: f64 = 0.5;
+/// The program, below the folder that programs are made in.
+const UNCHANGED: &str = "unchanged-hip";
 
 /// Runs them.
 ///
@@ -38,25 +27,21 @@ pub(super) fn run(prefix: &Path, made: &Path) -> Result<()> {
     let emulated = target_dir().join("release/libxsched_hip_emulated.so");
     fs::copy(&emulated, made.join("libamdhip64.so")).context("no emulated HIP runtime")?;
     fs::write(made.join("kernels"), b"xsched emulated kernels")?;
-    for case in CASES {
-        let program = made.join(format!("unchanged-{}", case.name));
-        build(&case, prefix, made, &program)?;
-        let [without, off] = [None, Some("OFF")].map(|auto| beside(&case, prefix, made, auto));
-        let (without, off, on) = (without?, off?, beside(&case, prefix, made, Some("ON"))?);
-        println!(
-            "capi: {}: {without:.2} commands beside a request, {off:.2} with an interposer that is \
-             off, {on:.2} with one that is on",
-            case.name
-        );
-        ensure!(on < PART * without.min(off), "the priority of {} takes no effect", case.name);
-    }
+    build(made)?;
+    let [without, off] = [None, Some("OFF")].map(|auto| beside(prefix, made, auto));
+    let (without, off, on) = (without?, off?, beside(prefix, made, Some("ON"))?);
+    println!(
+        "capi: {without:.2} commands beside a request, {off:.2} with an interposer that is off, \
+         {on:.2} with one that is on"
+    );
+    ensure!(on < PART * without.min(off), "the priorities of the streams take no effect");
     plugin(prefix, made)
 }
 
 /// A program whose plugin brings HIP along: it works as without the interposer, and one that is off
 /// starts no threads.
 fn plugin(prefix: &Path, made: &Path) -> Result<()> {
-    let source = root().join("shim/tests/programs/local.cpp");
+    let source = root().join("shim/hip/tests/programs/local.cpp");
     let (plugin, program) = (made.join("plugin.so"), made.join("local"));
     run_command(
         compiler()
@@ -99,32 +84,31 @@ fn compiler() -> Command {
     command
 }
 
-fn build(case: &Case, prefix: &Path, made: &Path, to: &Path) -> Result<()> {
-    let source = root().join(format!("shim/tests/programs/{}.cpp", case.name));
+fn build(made: &Path) -> Result<()> {
     let mut command = compiler();
-    command.arg("-I").arg(prefix.join("include")).arg("-o").arg(to).arg(source);
-    command.arg("-L").arg(prefix.join("lib")).arg("-L").arg(made).args(case.libraries);
-    run_command(&mut command)
+    command.arg("-o").arg(made.join(UNCHANGED));
+    command.arg(root().join("shim/hip/tests/programs/hip.cpp"));
+    run_command(command.arg("-L").arg(made).arg("-lamdhip64"))
 }
 
 /// What the program prints, with the interposer if `auto` is given.
-fn beside(case: &Case, prefix: &Path, made: &Path, auto: Option<&str>) -> Result<f64> {
-    let mut command = Command::new(made.join(format!("unchanged-{}", case.name)));
+fn beside(prefix: &Path, made: &Path, auto: Option<&str>) -> Result<f64> {
+    let mut command = Command::new(made.join(UNCHANGED));
     let mut libraries = prefix.join("lib").into_os_string();
     libraries.push(":");
     libraries.push(made);
     command.env("LD_LIBRARY_PATH", libraries);
     command.env("XSCHED_HIP_LIB", made.join("libamdhip64.so")).env("XLOG_LEVEL", "ERRO");
-    command.env("KERNELS", made.join("kernels")).env("XSCHED_POLICY", case.policy);
+    command.env("KERNELS", made.join("kernels")).env("XSCHED_POLICY", "HPF");
     if let Some(auto) = auto {
-        let shim = prefix.join(format!("lib/libshim{}.so", case.name));
+        let shim = prefix.join("lib/libshimhip.so");
         command.env("LD_PRELOAD", shim).env("XSCHED_AUTO_XQUEUE", auto);
         command.env("XSCHED_AUTO_XQUEUE_THRESHOLD", "1");
         command.env("XSCHED_AUTO_XQUEUE_BATCH_SIZE", "1");
     }
-    let said = command.output().with_context(|| format!("cannot run {}", case.name))?;
+    let said = command.output().with_context(|| format!("cannot run {UNCHANGED}"))?;
     let complaint = String::from_utf8_lossy(&said.stderr);
-    ensure!(said.status.success(), "{} ended with {}: {complaint}", case.name, said.status);
+    ensure!(said.status.success(), "{UNCHANGED} ended with {}: {complaint}", said.status);
     let text = String::from_utf8_lossy(&said.stdout);
-    text.trim().parse().with_context(|| format!("{} printed {text:?}", case.name))
+    text.trim().parse().with_context(|| format!("{UNCHANGED} printed {text:?}"))
 }

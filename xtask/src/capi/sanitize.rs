@@ -9,7 +9,7 @@ use crate::target_dir;
 /// Sequences of calls that end in a second on a busy machine, at least.
 const PER_SECOND: u32 = 100;
 
-/// Builds the test with random calls under the sanitizer, and runs it with so many sequences.
+/// Builds the test with random calls under the sanitizer, and runs it with this many sequences.
 ///
 /// # Errors
 /// If there is no nightly toolchain, the sanitizer reports something, or the test fails.

@@ -11,7 +11,7 @@ use super::check::WARNINGS;
 use crate::command::run as run_command;
 use crate::{root, target_dir};
 
-/// What a row may take.
+/// Bound of a row.
 struct Bound {
     row: &'static str,
     /// The most that it may take, in units of the reference: 64 bytes into a ring under a mutex
@@ -37,7 +37,7 @@ const BOUNDS: [Bound; 8] = [
     Bound { row: "suspend and resume", ratio: 150.0, took: "62 to 69" },
 ];
 
-/// What the bench prints.
+/// Record that the bench prints.
 #[derive(Debug, Deserialize)]
 struct Record {
     rows: Vec<Row>,

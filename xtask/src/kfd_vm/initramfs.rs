@@ -11,7 +11,7 @@ use walkdir::WalkDir;
 
 /// The driver; amdkfd is linked into it.
 const DRIVER: &str = "amdgpu";
-/// What a directory and a program are, in a file system's terms.
+/// Modes of a directory and a program in a file system.
 const DIRECTORY: u32 = 0o040_755;
 const PROGRAM: u32 = 0o100_755;
 /// The console, before the device file system is there.

@@ -23,17 +23,17 @@ use crate::apt;
 use crate::command::{cargo, run as run_command};
 use crate::{root, target_dir};
 
-/// What the driver is to answer.
+/// Expected answers of the driver.
 const TABLE: &str = "testkit/kfd-emulated/tables/answers-6.12.txt";
-/// What was only read in the driver's source.
+/// Facts that were only read in the driver's source.
 const UNVERIFIED: &str = "testkit/kfd-emulated/tables/unverified.txt";
 /// The target that the programs are built for, without shared libraries.
 const TARGET: &str = "x86_64-unknown-linux-gnu";
-/// The machine is given up after so long.
+/// The machine is given up after this time.
 const PATIENCE: Duration = Duration::from_secs(300);
 /// Memory of the machine, in MiB.
 const MEMORY_MIB: u32 = 512;
-/// What the kernel is told.
+/// Command line of the kernel.
 const KERNEL_LINE: &str = "console=ttyS0 quiet loglevel=4 panic=-1 mitigations=off nokaslr \
                            no_timer_check tsc=reliable random.trust_cpu=on";
 

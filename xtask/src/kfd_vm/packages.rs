@@ -15,12 +15,12 @@ use crate::command::succeeds;
 
 /// Packages that depend on the newest kernel of a series: Debian 12's, Debian 13's.
 const KERNEL_SERIES: [&str; 2] = ["linux-image-6.12-amd64", "linux-image-amd64"];
-/// What the kernel's package starts with. Other series answer other things.
+/// Prefix of the kernel's package. Other series answer other things.
 const KERNEL: &str = "linux-image-6.12.";
 /// The machine's emulator, as a package and as a program.
 const MACHINE: (&str, &str) = ("qemu-system-x86", "qemu-system-x86_64");
 
-/// What the virtual machine is made of.
+/// Parts of the virtual machine.
 #[derive(Debug)]
 pub(super) struct Parts {
     /// Where the kernel's package was unpacked.
@@ -91,7 +91,7 @@ fn newest_kernel(depends: &str) -> Option<String> {
     names.map(str::trim).find(|name| name.starts_with(KERNEL)).map(str::to_owned)
 }
 
-/// Whether there is a kernel now.
+/// True if there is a kernel now.
 fn get_kernel(folder: &Path, kernel: &Path) -> Result<bool> {
     let update = || succeeds(Command::new("apt-get").arg("update"));
     let Some(package) = kernel_package().or_else(|| update().then(kernel_package).flatten()) else {
@@ -111,7 +111,7 @@ fn get_kernel(folder: &Path, kernel: &Path) -> Result<bool> {
     Ok(true)
 }
 
-/// Whether the machine's emulator is there now. Its libraries are downloaded with it, so far as the
+/// True if the machine's emulator is there now. Its libraries are downloaded with it, so far as the
 /// system does not have them.
 fn get_machine(tools: &Path) -> Result<bool> {
     let downloads = tools.with_file_name("packages");

@@ -10,9 +10,9 @@ use toml::Table;
 
 /// Where the lists are.
 const FOLDER: &str = "testkit/mutants";
-/// What the root of a crate gets. It notes that a defect was reached.
+/// Function for the root of a crate. It notes that a defect was reached.
 const FUNCTION: &str = r#"
-/// Whether this deliberate defect is on.
+/// True if this deliberate defect is on.
 pub(crate) fn mutant(name: &str) -> bool {
     static WANTED: std::sync::OnceLock<Option<String>> = std::sync::OnceLock::new();
     static REACHED: std::sync::Once = std::sync::Once::new();
@@ -24,7 +24,7 @@ pub(crate) fn mutant(name: &str) -> bool {
     is_on
 }
 "#;
-/// What a file with a mutant gets at its end.
+/// Import at the end of a file with a mutant.
 const IMPORT: &str = "\nuse crate::mutant;\n";
 
 /// A crate with mutants.
@@ -44,7 +44,7 @@ pub(super) struct Mutant {
     file: String,
     /// Tests that must fail with it, without the module that all are in.
     pub(super) tests: Vec<String>,
-    /// What a test's complaint must contain.
+    /// Text that a test's complaint must contain.
     pub(super) says: Option<String>,
     find: String,
     with: String,

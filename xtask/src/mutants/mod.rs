@@ -46,7 +46,7 @@ const LIMIT: Duration = Duration::from_secs(300);
 /// Trials that run at a time; each keeps one processor busy.
 const AT_A_TIME: usize = 2;
 
-/// Which mutants to try.
+/// Mutants to try.
 #[derive(Clone, Debug, Default, Args)]
 pub struct Options {
     /// Try only mutants and tests whose names contain this.

@@ -13,16 +13,16 @@ use anyhow::{Context, Result, bail, ensure};
 
 use super::list::Mutant;
 
-/// What a model prints at its end if it tried all orders.
+/// Line that a model prints if it tried all orders.
 const PASSED: &str = " orders in ";
-/// What the function that the copy gets prints.
+/// Line that the inserted function prints.
 const REACHED: &str = "mutant reached: ";
 /// How a test program ends after a panic.
 const PANICKED: i32 = 101;
-/// What loom's own findings contain.
+/// Texts in loom's own findings.
 const LOOM: [&str; 3] = ["deadlock", "maximum number of branches", "Causality violation"];
 
-/// What to run.
+/// Trial to run.
 #[derive(Debug)]
 pub(super) struct Trial<'a> {
     pub(super) program: &'a Path,
@@ -31,7 +31,7 @@ pub(super) struct Trial<'a> {
     pub(super) test: &'a str,
 }
 
-/// What the test complained of, or why the trial failed.
+/// Complaint of the test, or the reason why the trial failed.
 type Verdict = Result<String, String>;
 
 /// Runs all trials, some at a time, and answers in their order.
@@ -98,7 +98,7 @@ impl Trial<'_> {
         self.program.with_extension(format!("{mutant}.{test}.log"))
     }
 
-    /// Whether the test noticed the mutant, by how it ended and what it wrote.
+    /// Judges by its end and its output whether the test noticed the mutant.
     fn judge(&self, status: Option<ExitStatus>, text: &str) -> Verdict {
         let Some(status) = status else { return Err("the test did not end in time".to_owned()) };
         if status.success() || text.contains(PASSED) {
@@ -110,7 +110,7 @@ impl Trial<'_> {
         self.complaint(status, text).map_err(|error| format!("{error}; the test wrote:\n{text}"))
     }
 
-    /// What the test said when it panicked, in short.
+    /// Message of the test's panic, in short.
     fn complaint(&self, status: ExitStatus, text: &str) -> Result<String> {
         ensure!(status.code() == Some(PANICKED), "{status} is not how a test ends that failed");
         let mut lines = text.lines().skip_while(|line| !line.contains("panicked at "));

@@ -1,4 +1,4 @@
-//! What the checks are made of, built as the tests of CI are, so that nothing is built twice there.
+//! Programs of the checks, built as the tests of CI are.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -11,20 +11,21 @@ use serde_json::Value;
 use crate::command::{cargo, run as run_command};
 use crate::{root, target_dir, test};
 
-/// Tests that run on HIP's own runtime, and two with which the programs are built that are not of
+/// Tests that run on HIP's own runtime, and three with which the programs are built that are not of
 /// their packages. Several packages have one of the second name.
-const TESTS: [(&str, &str); 6] = [
+const TESTS: [(&str, &str); 7] = [
     ("rocm_conformance", "testkit/device-tests/tests/rocm_conformance.rs"),
     ("schedule", "shim/hip/tests/schedule.rs"),
     ("runtime", "testkit/gpu-emulated/tests/runtime.rs"),
     ("network", "cli/tests/network.rs"),
+    ("benches", "lab/tests/benches.rs"),
     ("config", "daemon/tests/config.rs"),
     ("model", "testkit/kfd-emulated/tests/model.rs"),
 ];
 /// The libraries that the examples in C++ and Python need.
 const LIBRARIES: [&str; 4] =
     ["xsched-capi", "xsched-halcuda-c", "xsched-halhip-c", "xsched-halhost-c"];
-/// What `kfd-emulate --gpu` preloads from its own folder.
+/// Library that `kfd-emulate --gpu` preloads from its own folder.
 const GPU: &str = "libxsched_gpu_emulated.so";
 /// The examples in C++ that take a device's name.
 pub(super) const EXAMPLES: [&str; 3] = ["priorities", "manual", "callbacks"];
@@ -35,6 +36,7 @@ pub(super) struct Built {
     /// Tests, programs and shared libraries by their names.
     made: BTreeMap<String, PathBuf>,
     pub(super) xsched: PathBuf,
+    pub(super) lab: PathBuf,
     pub(super) emulate: PathBuf,
     /// The library to preload that watches the driver's calls.
     pub(super) watch: PathBuf,
@@ -57,6 +59,7 @@ impl Built {
         let emulate = beside(&home.join("emulator"), &made, ["kfd-emulate", GPU])?;
         let built = Self {
             xsched: found(&made, "xsched")?.into(),
+            lab: found(&made, "xsched-lab")?.into(),
             emulate,
             watch: found(&made, "libxsched_kfd_watch.so")?.into(),
             libraries: target_dir().join("debug"),

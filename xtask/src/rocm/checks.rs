@@ -89,7 +89,7 @@ fn network(stage: &Stage<'_>) -> Result<Vec<Check>> {
 
 fn benches(stage: &Stage<'_>) -> Vec<Check> {
     let bench = |name, level, line: &str, mechanism, judge| {
-        let mut command = stage.command(&stage.built.xsched, mechanism);
+        let mut command = stage.command(&stage.built.lab, mechanism);
         command.args(line.split(' ')).args(["--json", "-"]);
         Check { name, level, mechanism, command, limit: Duration::from_secs(120), judge }
     };

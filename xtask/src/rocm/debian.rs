@@ -55,7 +55,7 @@ fn download(apart: &Path) -> Result<Option<PathBuf>> {
     Ok((apt(&["update"]) && apt(&install)).then_some(archives))
 }
 
-/// What apt is told: everything below a folder, nothing of the system's.
+/// Configuration of apt: everything below a folder, nothing of the system's.
 fn configured(apart: &Path) -> String {
     let apart = apart.display();
     format!(

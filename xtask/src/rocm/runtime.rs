@@ -1,4 +1,4 @@
-//! Which of AMD's runtimes there are.
+//! Runtimes of AMD.
 
 use std::fmt;
 use std::fs;

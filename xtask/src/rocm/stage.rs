@@ -1,4 +1,4 @@
-//! What checks run on, and how they are run: each with a time limit and a log of its own.
+//! Stage of the checks, which run with a time limit and a log each.
 
 use std::collections::VecDeque;
 use std::ffi::OsString;
@@ -27,9 +27,9 @@ const LAST_LINES: usize = 25;
 pub(super) struct Stage<'a> {
     pub(super) runtime: &'a Runtime,
     pub(super) built: &'a Built,
-    /// What is put in front of each program.
+    /// Words in front of each program.
     pub(super) emulator: &'a [OsString],
-    /// Whether that is the project's own emulator.
+    /// True if that is the project's own emulator.
     pub(super) is_emulated: bool,
     /// Where logs go.
     pub(super) logs: PathBuf,
@@ -68,7 +68,7 @@ pub(super) struct Check {
 /// How many checks a program passed, by what it printed to standard output.
 pub(super) type Judge = fn(&str) -> Result<usize>;
 
-/// What became of a check.
+/// Outcome of a check.
 pub(super) struct Outcome {
     pub(super) name: &'static str,
     pub(super) level: &'static str,
@@ -154,7 +154,7 @@ impl Stage<'_> {
         self.logs.join(file.trim().replace([' ', '.'], "-"))
     }
 
-    /// What a check has printed.
+    /// Output of a check.
     pub(super) fn output(&self, name: &str, mechanism: Mechanism) -> Option<String> {
         fs::read_to_string(self.log(name, Some(mechanism)).with_extension("out")).ok()
     }
@@ -194,7 +194,7 @@ fn joined(folders: &[PathBuf]) -> OsString {
     texts.collect::<Vec<_>>().join(":".as_ref())
 }
 
-/// Runs a program into a log for at most so long, and ends all of its process group then.
+/// Runs a program into a log for at most this long, and ends all of its process group then.
 fn within(command: &mut Command, limit: Duration, log: &Path) -> Result<(ExitStatus, String)> {
     let (out, err) = (log.with_extension("out"), log.with_extension("err"));
     command.stdin(Stdio::null()).stdout(File::create(&out)?).stderr(File::create(&err)?);

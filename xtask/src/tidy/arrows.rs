@@ -1,4 +1,4 @@
-//! Which crates of the workspace may depend on which.
+//! Allowed dependencies between crates of the workspace.
 //!
 //! Dependencies of a crate's code point from the outer rooms to the inner ones, as [`ARROWS`] says.
 //! Its tests may need more: see [`test_arrow`].
@@ -7,35 +7,38 @@ use super::Finding;
 use super::manifests::{Dependency, Manifest};
 
 /// All backends, with what they share.
-const BACKENDS: [&str; 5] = ["hal-host", "hal-stream", "hal-cuda", "hal-hip", "hal-kfd"];
+const BACKENDS: [&str; 6] =
+    ["hal-host", "hal-process", "hal-stream", "hal-cuda", "hal-hip", "hal-kfd"];
 
 /// The folder of a crate, or with a `/` at its end of several, and the folders that their code may
 /// depend on. The first that fits counts. `hal-*` stands for [`BACKENDS`].
-const ARROWS: [(&str, &[&str]); 28] = [
+const ARROWS: [(&str, &[&str]); 30] = [
     ("core", &[]),
     ("policies", &["core"]),
     ("hal-host", &["core"]),
-    ("hal-stream", &["core"]),
-    ("hal-cuda", &["core", "hal-stream"]),
-    ("hal-hip", &["core", "hal-stream"]),
-    ("hal-kfd", &["core", "hal-hip", "hal-stream"]),
-    ("hal-kfd/watch", &["hal-kfd"]),
+    ("hal-process", &[]),
+    ("hal-stream", &["core", "node"]),
+    ("hal-cuda", &["core", "hal-process", "hal-stream"]),
+    ("hal-hip", &["core", "hal-process", "hal-stream"]),
+    ("hal-kfd", &["core", "hal-hip", "hal-process", "hal-stream"]),
+    ("hal-kfd/watch", &["hal-kfd", "hal-process"]),
     ("runtime", &["core", "policies", "hal-*", "node"]),
-    ("sim", &["core", "policies"]),
-    ("shim", &[]),
-    ("shim/engine", &[]),
+    ("sim", &["core", "policies", "node"]),
+    ("sim/paper", &["core", "sim", "cli/console"]),
+    ("shim/engine", &["hal-process"]),
     ("shim/table", &[]),
-    ("shim/", &["shim", "shim/engine", "shim/table", "hal-kfd/watch"]),
-    ("node", &["hal-stream"]),
-    ("daemon", &["core", "policies", "hal-kfd", "hal-stream", "node"]),
+    ("shim/", &["shim/engine", "shim/table", "hal-kfd/watch", "hal-process"]),
+    ("node", &["core"]),
+    ("daemon", &["core", "policies", "hal-kfd", "node"]),
     ("capi", &["core", "policies", "runtime", "hal-*", "node"]),
     // They are linked with the library of `capi`, and need nothing of it in Rust.
     ("capi/", &[]),
-    ("launch", &["node"]),
+    ("launch", &["hal-process", "node"]),
     ("python", &["core", "policies", "sim", "launch"]),
-    ("lab", &["core", "policies", "runtime", "sim", "hal-*"]),
-    // Its commands that run experiments call the lab, one reads the lists of functions, and one
-    // checks the daemon's configuration.
+    ("lab", &["core", "policies", "runtime", "sim", "hal-*", "launch", "cli/console"]),
+    ("cli/console", &[]),
+    // One command reads the lists of functions, and one checks the daemon's configuration. No
+    // product needs the lab.
     (
         "cli",
         &[
@@ -44,8 +47,9 @@ const ARROWS: [(&str, &[&str]); 28] = [
             "runtime",
             "shim/table",
             "sim",
+            "sim/paper",
             "hal-*",
-            "lab",
+            "cli/console",
             "launch",
             "node",
             "daemon",
@@ -111,14 +115,14 @@ fn fits(pattern: &str, folder: &str) -> bool {
     }
 }
 
-/// What is wrong if a lean crate's code depends on this.
+/// Problem if a lean crate's code depends on this.
 fn heavy(manifest: &Manifest<'_>, dep: &Dependency) -> Option<String> {
     let (_, allowed) = LEAN.iter().find(|(folder, _)| *folder == manifest.folder)?;
     let is_heavy = !dep.is_dev && !allowed.contains(&dep.package.as_str());
     is_heavy.then(|| format!("`{}` is none of: {}", dep.package, allowed.join(", ")))
 }
 
-/// What is wrong if the tests of a published crate depend on a crate of the workspace.
+/// Problem if the tests of a published crate depend on a crate of the workspace.
 ///
 /// Cargo packages crates one after the other, each after what it depends on. So what the tests of a
 /// published crate need must not have a version, which makes cargo leave it out. And its code must
@@ -145,7 +149,7 @@ fn test_arrow(
     (!dep.is_path_only && !is_normal).then(message)
 }
 
-/// Whether the code of a crate depends on another one, by however many others. The depth is that of
+/// True if the code of a crate depends on another one, by however many others. The depth is that of
 /// the arrows, which have no circles.
 fn needs(from: &Manifest<'_>, to: &Manifest<'_>, manifests: &[Manifest<'_>]) -> bool {
     let code = from.dependencies().into_iter().filter(|dep| !dep.is_dev);
@@ -212,6 +216,15 @@ mod tests {
         assert_eq!(files("xsched-core"), [""; 0]);
         for wrong in ["xsched", "b", "lab"] {
             assert_eq!(files(wrong), ["hal-cuda/Cargo.toml:4: arrow"], "{wrong}");
+        }
+    }
+
+    #[test]
+    fn no_product_needs_the_lab_or_the_testkit() {
+        let outside = ["lab", "docs/generate", "testkit/", "fuzz"];
+        for (place, allowed) in ARROWS.iter().filter(|(place, _)| !outside.contains(place)) {
+            let outer = |to: &&&str| **to == "lab" || to.starts_with("testkit");
+            assert_eq!(allowed.iter().find(outer), None, "{place}");
         }
     }
 

@@ -8,6 +8,7 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (path, text) in tree.texts(".md") {
         findings.extend(dead_links(tree, path, text));
+        findings.extend(missing_functions(tree, path, text));
     }
     findings.extend(readme(tree));
     findings.extend(changelog(tree));
@@ -44,7 +45,24 @@ fn dead_links(tree: &Tree, path: &str, text: &str) -> Vec<Finding> {
     findings
 }
 
-/// What is wrong with a link of a document, if anything is.
+/// Functions that a document names with their files, as `core/src/lib.rs::name`, and that are gone.
+fn missing_functions(tree: &Tree, path: &str, text: &str) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for (number, line) in (1..).zip(text.lines()) {
+        // Of text split at backticks, every other piece is code.
+        for code in line.split('`').skip(1).step_by(2) {
+            let Some((file, name)) = code.split_once(".rs::") else { continue };
+            let source = tree.text(&format!("{file}.rs")).unwrap_or_default();
+            if !['(', '<'].iter().any(|next| source.contains(&format!("fn {name}{next}"))) {
+                let message = format!("`{file}.rs` has no function `{name}`");
+                findings.push(Finding::new(path, number, "function", message));
+            }
+        }
+    }
+    findings
+}
+
+/// Problem of a link of a document, if any.
 fn problem(tree: &Tree, from: &str, target: &str) -> Option<String> {
     if target.contains("://") || target.starts_with("mailto:") {
         return None;
@@ -167,6 +185,15 @@ mod tests {
             [e](other.md#two-words-a_b) [f](other.md#title-1) [g](https://example.org/x)\n\
             `[h](gone)`\n```\n[i](gone)\n```\n[j](../sim/src/lib.rs#L3)\n";
         assert_eq!(links_of(text), [0; 0]);
+    }
+
+    #[test]
+    fn functions_that_are_gone_are_found() {
+        let page = "`core/src/a.rs::one`, `core/src/a.rs::two` and\n\
+            `core/src/a.rs::on`, `core/src/b.rs::one`, `a::one`\n";
+        let tree = Tree::of(&[("core/src/a.rs", "fn one() {}\nfn two<T>() {}\n")]);
+        let findings = missing_functions(&tree, "docs/page.md", page);
+        assert_eq!(findings.iter().map(|finding| finding.line).collect::<Vec<_>>(), [2, 2]);
     }
 
     fn rules(files: &[(&str, &str)]) -> Vec<&'static str> {

@@ -126,7 +126,7 @@ fn long_lines(source: &Source<'_>) -> Vec<Finding> {
     findings
 }
 
-/// Whether an address is what reaches past the limit.
+/// True if an address is what reaches past the limit.
 fn ends_in_address(line: &str) -> bool {
     let Some((at, _)) = line.char_indices().nth(COLUMNS_MAX) else { return false };
     let start = line[..at].rfind(char::is_whitespace).unwrap_or(0);

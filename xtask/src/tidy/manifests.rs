@@ -17,12 +17,12 @@ pub(super) struct Manifest<'a> {
 /// An entry of a table of dependencies.
 #[derive(Debug)]
 pub(super) struct Dependency {
-    /// Its name in the manifest.
+    /// Name in the manifest.
     pub(super) key: String,
     pub(super) package: String,
-    /// Whether it is needed for tests alone.
+    /// True if it is needed for tests alone.
     pub(super) is_dev: bool,
-    /// Whether it says where the package is and not which version it has, so that cargo leaves it
+    /// True if it says where the package is and not which version it has, so that cargo leaves it
     /// out when it packages a crate's tests.
     pub(super) is_path_only: bool,
 }
@@ -38,7 +38,7 @@ impl Manifest<'_> {
         self.table.get("package")?.get(key)
     }
 
-    /// Whether it says that cargo may publish it.
+    /// True if it says that cargo may publish it.
     pub(super) fn is_published(&self) -> bool {
         self.key("publish").and_then(Value::as_bool) == Some(true)
     }

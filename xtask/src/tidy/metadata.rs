@@ -1,4 +1,4 @@
-//! What the packages that are published must say of themselves.
+//! Metadata that published packages must have.
 
 use toml::Value;
 

@@ -26,7 +26,7 @@ pub(super) struct Source<'a> {
     pub(super) text: &'a str,
     pub(super) ast: syn::File,
     pub(super) tokens: Vec<Token>,
-    /// Whether all of it is a test.
+    /// True if all of it is a test.
     pub(super) is_test: bool,
     test_lines: Vec<Lines>,
     /// Names of the modules that are tests and live in files of their own.
@@ -34,7 +34,7 @@ pub(super) struct Source<'a> {
 }
 
 impl Source<'_> {
-    /// Whether a line belongs to a test.
+    /// True if a line belongs to a test.
     pub(super) fn in_test(&self, line: usize) -> bool {
         self.is_test || self.test_lines.iter().any(|lines| lines.contains(&line))
     }
@@ -173,7 +173,7 @@ fn item_end(tokens: &[Token], start: usize) -> Option<usize> {
     }
 }
 
-/// Whether the inside of an attribute means that the item exists only in tests.
+/// True if the inside of an attribute means that the item exists only in tests.
 fn marks_test(inside: &[&str]) -> bool {
     match inside {
         ["test" | "bench"] => true,

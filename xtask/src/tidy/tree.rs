@@ -11,12 +11,16 @@ use walkdir::{DirEntry, WalkDir};
 const SKIPPED: [&str; 4] = [".git", "target", "artifacts", "corpus"];
 /// Files that are read; of others only the name counts.
 const READ: [&str; 3] = ["rs", "md", "toml"];
+/// The folder of the records, of which all bytes are read.
+pub(super) const RECORDS: &str = "benches/results";
 
 /// A file.
 #[derive(Debug, Default)]
 pub(super) struct Entry {
-    /// Its content, if it is text that some rule looks at.
+    /// Content, if it is text that some rule looks at.
     pub(super) text: Option<String>,
+    /// Bytes, if it is a record.
+    pub(super) record: Vec<u8>,
 }
 
 /// Files by path from the root, with `/` between the parts.
@@ -38,11 +42,13 @@ impl Tree {
             }
             let path = entry.path();
             let name = path.strip_prefix(root).unwrap_or(path).to_string_lossy().into_owned();
-            let read = path.extension().is_some_and(|ext| READ.iter().any(|known| ext == *known));
-            let bytes = if read { fs::read(path) } else { Ok(Vec::new()) };
+            let is_text = is_text(path);
+            let is_record = is_record(&name);
+            let bytes = if is_text || is_record { fs::read(path) } else { Ok(Vec::new()) };
             let bytes = bytes.with_context(|| format!("cannot read {name}"))?;
-            let text = String::from_utf8(bytes).ok().filter(|_| read);
-            tree.files.insert(name, Entry { text });
+            let record = if is_record { bytes.clone() } else { Vec::new() };
+            let text = String::from_utf8(bytes).ok().filter(|_| is_text);
+            tree.files.insert(name, Entry { text, record });
         }
         Ok(tree)
     }
@@ -52,7 +58,8 @@ impl Tree {
     pub(super) fn of(files: &[(&str, &str)]) -> Self {
         let mut tree = Self::default();
         for (path, text) in files {
-            let entry = Entry { text: Some((*text).to_owned()) };
+            let record = if is_record(path) { text.as_bytes().to_vec() } else { Vec::new() };
+            let entry = Entry { text: Some((*text).to_owned()), record };
             tree.files.insert((*path).to_owned(), entry);
         }
         tree
@@ -69,7 +76,15 @@ impl Tree {
         named.filter_map(|(path, entry)| Some((path.as_str(), entry.text.as_deref()?)))
     }
 
-    /// Whether there is such a file or folder.
+    /// The files below a folder, by their paths from there.
+    pub(super) fn below(&self, folder: &str) -> impl Iterator<Item = (&str, &Entry)> {
+        let files = self.files.iter();
+        files.filter_map(move |(path, entry)| {
+            Some((path.strip_prefix(folder)?.strip_prefix('/')?, entry))
+        })
+    }
+
+    /// True if there is such a file or folder.
     pub(super) fn exists(&self, path: &str) -> bool {
         let folder = format!("{path}/");
         path.is_empty()
@@ -88,4 +103,12 @@ impl Tree {
         folders.sort_by_key(|folder| std::cmp::Reverse(folder.len()));
         folders
     }
+}
+
+fn is_record(path: &str) -> bool {
+    path.strip_prefix(RECORDS).is_some_and(|rest| rest.starts_with('/'))
+}
+
+fn is_text(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| READ.iter().any(|known| extension == *known))
 }

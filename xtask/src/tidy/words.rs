@@ -3,7 +3,7 @@
 use super::Finding;
 use super::tree::Tree;
 
-/// What to name instead: the submitter, the waiter, another queue, the caller.
+/// Words to replace by the submitter, the waiter, another queue, the caller.
 const WORDS: [&str; 6] = ["whoever", "somebody", "someone", "nobody", "anybody", "everybody"];
 /// The file with the list.
 const LIST: &str = "xtask/src/tidy/words.rs";

@@ -32,7 +32,7 @@ pub(crate) struct CudaDevices {
 #[derive(Debug)]
 struct CudaContext {
     context: CuContext,
-    /// Its device's number.
+    /// Number of the device.
     ordinal: u32,
     pair: Pair<CudaApi>,
 }
@@ -82,7 +82,7 @@ impl CudaDevices {
         }
     }
 
-    /// What a stream is found by: for null it is the current context, and a thread's default stream
+    /// Key of a stream: for null it is the current context, and a thread's default stream
     /// is not found.
     pub(crate) fn address(&self, stream: *mut c_void) -> Answer<Option<usize>> {
         if CuStream(stream) == STREAM_PER_THREAD {

@@ -28,12 +28,25 @@ struct Counts {
     made: AtomicUsize,
     /// The scheduler of the process has left the streams to that of the node.
     is_left: AtomicBool,
+    /// A stream has waited for one that is held together with the process.
+    is_rest_awaited: AtomicBool,
 }
 
 impl Units {
-    /// Those of a process with this connection.
+    /// Streams of a process with this connection.
     pub(super) fn new(link: &Arc<Link>, runtime: &Runtime) -> Self {
         Self { link: Arc::clone(link), runtime: runtime.clone(), counts: Arc::default() }
+    }
+
+    /// A stream waits for one that is held together with the process. True if that is the first
+    /// time.
+    pub(super) fn note_rest_awaited(&self) -> bool {
+        !self.counts.is_rest_awaited.swap(true, Ordering::Relaxed)
+    }
+
+    /// Returns whether one has waited for such a stream.
+    pub(super) fn is_rest_awaited(&self) -> bool {
+        self.counts.is_rest_awaited.load(Ordering::Relaxed)
     }
 
     /// A unit for one more stream of a GPU, unless there are too many or the system refuses it.
@@ -83,7 +96,7 @@ impl StreamUnit {
         &self.unit
     }
 
-    /// It is in use: from now on only the scheduler of the node has streams wait for others, if
+    /// Begins its use: from now on only the scheduler of the node has streams wait for others, if
     /// there is one.
     pub(super) fn begin(&self) {
         self.link.set_levels(|| Some([0, 1, 0]));

@@ -1,4 +1,4 @@
-//! Whether any device was opened yet.
+//! Record whether any device was opened yet.
 
 use std::sync::PoisonError;
 

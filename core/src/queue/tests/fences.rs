@@ -33,6 +33,27 @@ fn a_device_may_have_room_for_fewer() {
 }
 
 #[test]
+fn a_window_in_which_nothing_retires_is_widened_until_something_does() {
+    let mut rig = Rig::on(64, window(4, 2), Caps::up_to(Level::Block, 1_000).with_unit(true));
+    rig.submit(40);
+    rig.queue.set_room(4);
+    assert_eq!(rig.act(), "0* 1 2* 3");
+    rig.queue.widen_window();
+    assert_eq!(rig.act(), "4* 5 6* 7", "whatever room there is");
+    rig.queue.hold_window(true);
+    assert_eq!(rig.queue.can_launch(), Err(LaunchBlock::WindowFull), "not while it is held");
+    rig.queue.hold_window(false);
+    rig.queue.widen_window();
+    assert_eq!(rig.act().split(' ').count(), 8);
+    (0..40).for_each(|_| rig.queue.widen_window());
+    assert_eq!(rig.act().split(' ').count(), 24, "all there are");
+    rig.submit(4);
+    rig.retire(39);
+    rig.queue.set_room(100);
+    assert_eq!(rig.queue.window().threshold(), 4);
+}
+
+#[test]
 fn what_would_be_launched_is_known_before() {
     let mut rig = Rig::new(16, window(2, 2), Level::Block);
     assert_eq!(rig.queue.peek_launch(), None, "nothing was submitted");

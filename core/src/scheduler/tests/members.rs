@@ -181,7 +181,7 @@ fn going_while_orders_are_due_leaves_none_behind() {
     assert!(rig.running(again));
 }
 
-/// Beside queues that are bound by their hosts the next priority is to run, and no lower one.
+/// Beside queues that claim little of the device the next priority is to run, and no lower one.
 #[test]
 fn the_floor_is_that_of_a_look_at_all_queues() {
     let mut rig = Rig::new();
@@ -194,17 +194,19 @@ fn the_floor_is_that_of_a_look_at_all_queues() {
             let priority = [9, 3, -7][(number >> 50) as usize % 3];
             rig.s.set_hints(rig.now, queue, hints(priority)).unwrap();
         } else {
-            let (is_ready, host_bound) = (number >> 50 & 1, number >> 51 & 1 == 1);
-            let report = Report { submitted: is_ready, host_bound, ..Report::default() };
+            let (submitted, is_modest) = (number >> 50 & 1, number >> 51 & 1 == 1);
+            let claim = if is_modest { Claim::Little } else { Claim::Part };
+            let report = Report { submitted, claim, ..Report::default() };
             rig.s.handle_report(rig.now, queue, &report).unwrap();
         }
         let table = rig.s.table();
         let priority = |info: &QueueInfo| info.hints.priority;
         let ready = || table.iter().filter(|info| info.ready);
         let top = ready().map(priority).max();
-        let is_bound = |info: &QueueInfo| info.report.host_bound || Some(priority(info)) != top;
+        let is_modest =
+            |info: &QueueInfo| info.report.claim == Claim::Little || Some(priority(info)) != top;
         let below = ready().map(priority).filter(|low| Some(*low) != top).max();
-        let expected = if ready().all(is_bound) { below.or(top) } else { top };
+        let expected = if ready().all(is_modest) { below.or(top) } else { top };
         assert_eq!(table.ready_floor(DeviceId(0)), expected);
         assert_eq!(table.top_ready(DeviceId(0)), top);
     }

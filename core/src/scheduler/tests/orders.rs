@@ -366,3 +366,26 @@ fn errors_say_what_to_do() {
         assert!(error.to_string().len() > 20, "{error}");
     }
 }
+
+#[test]
+fn devices_take_turns_in_orders() {
+    let mut rig = Rig::new();
+    let many: Vec<_> = (0..4).map(|_| rig.attach(0)).collect();
+    for first in [true, false] {
+        let other = rig.attach_as(Attach { device: DeviceId(1), ..Attach::default() });
+        rig.orders();
+        let others = many.iter().copied();
+        let all: Vec<_> = match first {
+            true => core::iter::once(other).chain(others).collect(),
+            false => others.chain([other]).collect(),
+        };
+        for verdict in [HOLD, Verdict::Run] {
+            all.iter().for_each(|queue| rig.say(*queue, verdict));
+            let orders = rig.orders();
+            let at = orders.split(", ").position(|order| order.starts_with("4 "));
+            assert!(at.is_some_and(|at| at < 2), "{orders}");
+            assert_eq!(orders.split(", ").count(), 5, "{orders}");
+        }
+        rig.detach(other);
+    }
+}

@@ -8,15 +8,17 @@ use std::sync::mpsc::channel;
 
 use xsched_core::hint::PolicyHint;
 use xsched_core::rng::SplitMix64;
-use xsched_hal_stream::SharedPage;
+use xsched_node::SharedPage;
 use xsched_policies::Any;
 
 use super::*;
-use crate::scheduler::{Change, Client, Here, Op, hints, new_eventfd};
+use crate::scheduler::{Change, Client, Gpu, Op, TestDriver, hints};
 use crate::tenant::{Asker, Party, Tenant, Who};
+use crate::waker::new_eventfd;
 
 const PASS_US: u64 = 100;
 const SLICE_US: u64 = 5_000;
+const CLAIM_FOR: Duration = Duration::from_ms(10);
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Policy {
@@ -33,19 +35,28 @@ struct Process {
     gpu: usize,
     priority: i32,
     is_loaded: bool,
-    is_by_hand: bool,
+    is_suspended: bool,
     is_ordered: bool,
-    stance: Stance,
+    state: GangState,
     ran_us: u64,
 }
 
 impl Process {
+    const fn claim(&self) -> Claim {
+        match (self.is_loaded, self.is_suspended, self.is_ordered) {
+            (false, _, _) => Claim::None,
+            (true, true, _) => Claim::Suspended,
+            (true, false, true) => Claim::Granted,
+            (true, false, false) => Claim::Refused,
+        }
+    }
+
     fn is_ready(&self) -> bool {
-        self.is_loaded && !self.is_by_hand && self.stance != Stance::Away
+        self.is_loaded && !self.is_suspended && self.state != GangState::Yielding
     }
 
     fn runs(&self) -> bool {
-        self.is_loaded && !self.is_by_hand && self.is_ordered && self.stance == Stance::Open
+        self.is_loaded && !self.is_suspended && self.is_ordered && self.state == GangState::Runnable
     }
 }
 
@@ -68,9 +79,9 @@ impl Model {
             gpu,
             priority,
             is_loaded: true,
-            is_by_hand: false,
+            is_suspended: false,
             is_ordered: true,
-            stance: Stance::Open,
+            state: GangState::Runnable,
             ran_us: 0,
         };
         let count = all.iter().filter_map(|process| process.0).max().map_or(0, |last| last + 1);
@@ -115,18 +126,16 @@ impl Model {
             let member = |(at, process): (usize, &Process)| Member {
                 key: at as u32,
                 device: DeviceId(process.gpu as u16),
-                is_loaded: process.is_loaded,
-                is_ordered: process.is_ordered,
-                is_by_hand: process.is_by_hand,
-                stance: process.stance,
+                claim: process.claim(),
+                state: process.state,
             };
             gang.members = ours.map(member).collect();
         }
         let others = self.all.iter().filter(|process| process.gang.is_none() && process.runs());
         let busy = others.fold(0, |busy, process| busy | 1 << process.gpu);
-        settle(&mut self.gangs, busy, now);
+        settle(&mut self.gangs, busy, CLAIM_FOR, now);
         for member in self.gangs.iter().flat_map(|gang| &gang.members) {
-            self.all[member.key as usize].stance = member.stance;
+            self.all[member.key as usize].state = member.state;
         }
         self.check();
         self.now_us += PASS_US;
@@ -152,8 +161,8 @@ impl Model {
             let runs_on = |gpu| loaded.iter().any(|p| p.gpu == gpu && p.runs());
             let runs = loaded.iter().filter(|process| runs_on(process.gpu)).count();
             assert!(runs == 0 || runs == loaded.len(), "gang {number} at {} µs", self.now_us);
-            let is_by_hand = loaded.iter().any(|process| process.is_by_hand);
-            assert!(!is_by_hand || runs == 0, "gang {number} at {} µs", self.now_us);
+            let is_suspended = loaded.iter().any(|process| process.is_suspended);
+            assert!(!is_suspended || runs == 0, "gang {number} at {} µs", self.now_us);
         }
     }
 
@@ -239,17 +248,17 @@ fn one_that_is_held_by_hand_has_all_wait_and_the_others_use_the_gpus() {
     let mut model = Model::new(Policy::Hpf, &all);
     model.run_ms(5);
     assert_eq!(model.running(), [true, true, false, false, false]);
-    model.all[0].is_by_hand = true;
+    model.all[0].is_suspended = true;
     model.pass();
     assert_eq!(model.running()[..2], [false, false]);
     model.run_ms(12);
     assert_eq!(model.running(), [false, false, true, true, true]);
-    model.all[0].is_by_hand = false;
+    model.all[0].is_suspended = false;
     model.run_ms(1);
     assert_eq!(model.running(), [true, true, false, false, false]);
     // One without work has none wait.
     model.all[0].is_loaded = false;
-    model.all[0].is_by_hand = true;
+    model.all[0].is_suspended = true;
     model.run_ms(1);
     assert!(model.running()[1]);
 }
@@ -277,14 +286,14 @@ fn whatever_happens_each_process_gets_on() {
             let at = rng.below(model.all.len() as u64) as usize;
             let process = &mut model.all[at];
             match rng.below(8) {
-                0 => process.is_by_hand = !process.is_by_hand,
+                0 => process.is_suspended = !process.is_suspended,
                 _ => process.is_loaded = !process.is_loaded,
             }
             (0..rng.below(200)).for_each(|_| model.pass());
         }
         assert!(model.idle_max_us <= 31_000, "seed {seed}: {} µs", model.idle_max_us);
         for process in &mut model.all {
-            (process.is_by_hand, process.is_loaded, process.ran_us) = (false, true, 0);
+            (process.is_suspended, process.is_loaded, process.ran_us) = (false, true, 0);
         }
         let gains = model.gains(6_000);
         let is_served = |gain: &u64| *gain >= 100;
@@ -296,60 +305,65 @@ fn whatever_happens_each_process_gets_on() {
 }
 
 /// A process with work on a GPU, which the scheduler machine schedules.
-fn join(here: &mut Here, id: u64, gang: Option<&str>, device: &str, priority: i32) -> SharedPage {
+fn join(
+    driver: &mut TestDriver,
+    id: u64,
+    gang: Option<&str>,
+    device: &str,
+    priority: i32,
+) -> SharedPage {
     let (who, tenant) = (Arc::new(Who::default()), Arc::new(Tenant::default()));
     let asked = hints(Priority::new(priority).expect("a priority"), None);
     let (party, doorbell) = (Party { who, tenant }, new_eventfd().expect("an eventfd"));
     let mut client = Client::new(id as i32, party, "x".to_owned(), asked, doorbell);
     client.gang = gang.map(str::to_owned);
-    here.take(Op::Join(id, client));
+    driver.take(Op::Join(id, client));
     let ours = SharedPage::create().expect("a page");
     load(&ours, true);
     let file = ours.as_fd().try_clone_to_owned().expect("a descriptor");
     let page = SharedPage::from_file(File::from(file)).expect("a page");
     let (answer, answered) = channel();
-    here.take(Op::Page {
+    driver.take(Op::Page {
         client: id,
-        device: device.to_owned(),
-        side_by_side: false,
+        gpu: Gpu { name: device.to_owned(), is_concurrent: false },
         page,
         answer,
     });
     assert_eq!(answered.recv().expect("an answer"), Ok(()));
-    here.turn(0, &[id]);
+    driver.turn(0, &[id]);
     ours
 }
 
 fn load(page: &SharedPage, is_loaded: bool) {
-    page.header(2).store(is_loaded.into(), Ordering::SeqCst);
+    page.header().loaded_queues.store(is_loaded.into(), Ordering::SeqCst);
 }
 
 fn open<const N: usize>(pages: [&SharedPage; N]) -> [bool; N] {
-    pages.map(|page| page.word(1).load(Ordering::SeqCst) == 0)
+    pages.map(|page| !page.is_closed(0))
 }
 
-fn here(policy: &str) -> Here {
-    Here::new(policy.parse::<Any>().expect("a policy")).expect("a scheduler")
+fn driver(policy: &str) -> TestDriver {
+    TestDriver::new(policy.parse::<Any>().expect("a policy")).expect("a scheduler")
 }
 
 #[test]
 fn the_machine_holds_gangs_as_the_model_does() {
-    let mut here = here("hpf");
-    let one = join(&mut here, 1, Some("job"), "a", 0);
-    let two = join(&mut here, 2, Some("job"), "b", 0);
-    assert_eq!(here.gang_members(), 0, "alone on their GPUs they need no decision");
-    let low = join(&mut here, 3, None, "b", -9);
-    here.turn(0, &[1, 2]);
-    assert_eq!(here.gang_members(), 2);
+    let mut driver = driver("hpf");
+    let one = join(&mut driver, 1, Some("job"), "a", 0);
+    let two = join(&mut driver, 2, Some("job"), "b", 0);
+    assert_eq!(driver.gang_members(), 0, "alone on their GPUs they need no decision");
+    let low = join(&mut driver, 3, None, "b", -9);
+    driver.turn(0, &[1, 2]);
+    assert_eq!(driver.gang_members(), 2);
     assert_eq!(open([&one, &two, &low]), [true, true, false]);
-    let urgent = join(&mut here, 4, None, "a", 9);
+    let urgent = join(&mut driver, 4, None, "a", 9);
     assert_eq!(open([&one, &two, &low, &urgent]), [false, false, false, true]);
-    (0..105).for_each(|_| here.turn(100_000, &[]));
+    (0..105).for_each(|_| driver.turn(100_000, &[]));
     assert_eq!(open([&one, &two, &low, &urgent]), [false, false, true, true]);
-    assert_eq!(here.defect(), None);
+    assert_eq!(driver.defect(), None);
     load(&urgent, false);
-    here.turn(0, &[4]);
-    here.turn(0, &[]);
+    driver.turn(0, &[4]);
+    driver.turn(0, &[]);
     assert_eq!(open([&one, &two, &low]), [true, true, false]);
     // Held by hand, and released.
     let party = Party { who: Arc::default(), tenant: Arc::default() };
@@ -357,46 +371,46 @@ fn the_machine_holds_gangs_as_the_model_does() {
     for hold in [true, false] {
         let (answer, answered) = channel();
         let change = Change { hold: Some(hold), ..Change::default() };
-        here.take(Op::Set { pid: 1, asker: asker(), change, answer });
+        driver.take(Op::Set { pid: 1, asker: asker(), change, answer });
         assert_eq!(answered.recv().expect("an answer"), Ok(1));
-        (0..105).for_each(|_| here.turn(100_000, &[]));
+        (0..105).for_each(|_| driver.turn(100_000, &[]));
         assert_eq!(open([&one, &two, &low]), [!hold, !hold, hold]);
     }
     // One that leaves is waited for no more.
     load(&urgent, true);
-    here.turn(0, &[4]);
+    driver.turn(0, &[4]);
     assert_eq!(open([&one, &two, &low]), [false, false, false]);
-    here.take(Op::Leave(1));
-    here.turn(0, &[]);
+    driver.take(Op::Leave(1));
+    driver.turn(0, &[]);
     assert_eq!(open([&one, &two, &low]), [true, true, false]);
-    assert_eq!((here.gang_members(), here.defect()), (0, None));
+    assert_eq!((driver.gang_members(), driver.defect()), (0, None));
 }
 
 #[test]
 fn gangs_take_turns_under_a_fair_policy_of_the_machine() {
     for policy in ["wfq", "up", "cfs", "hpf"] {
-        let mut here = here(policy);
+        let mut driver = driver(policy);
         if policy == "hpf" {
             let turns = vec![PolicyHint::Timeslice(crate::config::TURN)];
             let policy = Box::new(policy.parse::<Any>().expect("a policy"));
-            here.take(Op::Policy(policy, turns));
+            driver.take(Op::Policy(policy, turns));
         }
         let mut pages = Vec::new();
         for (id, gang, device) in
             [(1, Some("x"), "a"), (2, Some("y"), "b"), (3, Some("x"), "b"), (4, Some("y"), "a")]
         {
-            pages.push(join(&mut here, id, gang, device, 0));
+            pages.push(join(&mut driver, id, gang, device, 0));
         }
-        pages.push(join(&mut here, 5, None, "a", 0));
+        pages.push(join(&mut driver, 5, None, "a", 0));
         let mut ran = [0_u64; 5];
         for _ in 0..20_000 {
-            here.turn(100_000, &[]);
+            driver.turn(100_000, &[]);
             let open = open([&pages[0], &pages[1], &pages[2], &pages[3], &pages[4]]);
             assert_eq!((open[0], open[1]), (open[2], open[3]), "{policy}");
             ran.iter_mut().zip(open).for_each(|(ran, open)| *ran += u64::from(open));
         }
         // Of 2 s, in tenths of a millisecond.
         assert!(ran.iter().all(|ran| *ran >= 2_000), "{policy}: {ran:?}");
-        assert_eq!(here.defect(), None);
+        assert_eq!(driver.defect(), None);
     }
 }

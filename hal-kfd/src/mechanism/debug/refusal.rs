@@ -1,4 +1,4 @@
-//! What the driver's answers to a debugger mean.
+//! Meanings of the driver's answers to a debugger.
 
 use rustix::io::Errno;
 

@@ -1,4 +1,4 @@
-//! What a debugger knows of the process's queues.
+//! Knowledge of a debugger about the process's queues.
 
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
@@ -25,7 +25,7 @@ pub(super) struct Session {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Seen {
     ring_base: u64,
-    /// Its number among all queues of the session, from 1.
+    /// Number among all queues of the session, from 1.
     pub(super) number: u64,
 }
 

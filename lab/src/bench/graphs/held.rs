@@ -15,7 +15,7 @@ use xsched_hal_cuda::{ClockProbe, CudaApi, GateWord, Stamps, StreamConfig, Strea
 use super::{Made, Plan, Queue};
 use crate::device::clocks::DeviceClock;
 use crate::device::gpu::Cuda;
-use crate::device::{BenchDevice, LabError, QueueParams};
+use crate::device::{BenchDevice, LabError, QueueParams, until};
 use crate::stats::Quantiles;
 
 /// Where the moments of the holds follow from.
@@ -28,8 +28,6 @@ const BACKLOG: u64 = 4;
 const ALONE: usize = 41;
 /// Stamps that have not changed for so many kernels do not change any more.
 const SETTLED: u32 = 5;
-/// Between two looks.
-const POLL_DELAY: Duration = Duration::from_micros(20);
 /// A wait that only a hang exceeds.
 const PATIENCE: Duration = Duration::from_secs(3);
 /// What a hold may take beside the kernels, in nanoseconds: the host's store, the device's look at
@@ -40,43 +38,43 @@ const LAUNCHES: u64 = 64;
 
 /// What came out.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Held {
+pub(crate) struct Held {
     /// A kernel's length as its own stamps have it.
-    pub kernel: Quantiles,
+    pub(crate) kernel: Quantiles,
     /// By how much a time between a moment of the host and one of the device may be off, at most.
-    pub clock_uncertain: Quantiles,
+    pub(crate) clock_uncertain: Quantiles,
     /// Steps of the device's clock, in nanoseconds.
-    pub clock_step_ns: u64,
+    pub(crate) clock_step_ns: u64,
     /// Each graph.
-    pub rows: Vec<Row>,
+    pub(crate) rows: Vec<Row>,
     /// Launches of the graph with most gates that were taken behind a closed gate before one
     /// blocked; if none did, the number that was tried. Nothing if that part was not reached.
-    pub launches_taken: Option<u64>,
+    pub(crate) launches_taken: Option<u64>,
     /// See above.
-    pub launches_tried: u64,
+    pub(crate) launches_tried: u64,
 }
 
 /// A graph and its holds.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Row {
+pub(crate) struct Row {
     /// Spacing of the gates in nanoseconds. Without, there are gates in front of graphs only.
-    pub spacing_ns: Option<u64>,
+    pub(crate) spacing_ns: Option<u64>,
     /// Gates in the graph.
-    pub gates: usize,
+    pub(crate) gates: usize,
     /// From the hold to the end of the last kernel.
-    pub quiet: Quantiles,
+    pub(crate) quiet: Quantiles,
     /// What the 99th percentile of that should not exceed, in nanoseconds.
-    pub bound_ns: u64,
+    pub(crate) bound_ns: u64,
     /// Most kernels that started after a hold.
-    pub started_most: usize,
+    pub(crate) started_most: usize,
     /// Holds that came when no kernel ran, and count as 0.
-    pub idle: u32,
+    pub(crate) idle: u32,
     /// Holds during which a kernel started after all was quiet.
-    pub ran_on: u32,
+    pub(crate) ran_on: u32,
     /// Time from the first kernel's start to the last one's end, of the graph alone.
-    pub alone: Quantiles,
+    pub(crate) alone: Quantiles,
     /// The median of that over that of the graph without gates.
-    pub over_none: f64,
+    pub(crate) over_none: f64,
 }
 
 /// A graph with a queue's word, and where its kernels write down their times.
@@ -207,7 +205,7 @@ impl Holds<'_> {
             ticket.map_err(|_| LabError::new("the device was lost"))?;
         }
         let stamps = &self.subject.stamps;
-        until("the graph did not run", || (stamps.last_ns() > last_ns).then_some(()))
+        until(PATIENCE, "the graph did not run", || (stamps.last_ns() > last_ns).then_some(()))
     }
 
     /// One hold and its end.
@@ -244,7 +242,7 @@ impl Holds<'_> {
     fn settle(&self) -> Result<u64, LabError> {
         let settled = Duration::from_nanos(self.plan.kernel_ns) * SETTLED;
         let mut last = (self.subject.stamps.last_ns(), Instant::now());
-        until("the graph did not stop", || {
+        until(PATIENCE, "the graph did not stop", || {
             let now_ns = self.subject.stamps.last_ns();
             if now_ns != last.0 || self.subject.stamps.is_running() {
                 last = (now_ns, Instant::now());
@@ -269,20 +267,6 @@ impl Holds<'_> {
     }
 }
 
-/// Looks again and again, for a while.
-fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> Result<T, LabError> {
-    let end = Instant::now() + PATIENCE;
-    loop {
-        if let Some(found) = look() {
-            return Ok(found);
-        }
-        if Instant::now() >= end {
-            return Err(LabError::new(format!("{what} within {} s", PATIENCE.as_secs())));
-        }
-        thread::sleep(POLL_DELAY);
-    }
-}
-
 /// Launches graphs behind a closed gate until one blocks, which the device notices and opens the
 /// gate, or enough were taken.
 fn launches_taken(bench: &Cuda, subject: &Subject) -> Result<u64, LabError> {
@@ -304,7 +288,7 @@ fn launches_taken(bench: &Cuda, subject: &Subject) -> Result<u64, LabError> {
     if blocked {
         submit.fence(CmdId(taken - 1)).map_err(LabError::new)?;
     }
-    until("the graphs behind a gate did not end", || {
+    until(PATIENCE, "the graphs behind a gate did not end", || {
         let retired = retire.poll_retired().ok().flatten();
         retired.is_some_and(|retired| retired.upto.count() >= taken).then_some(())
     })?;

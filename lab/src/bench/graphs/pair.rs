@@ -27,7 +27,7 @@ const PRIORITIES: (i32, i32) = (10, 0);
 /// How the two are kept apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "way", rename_all = "snake_case")]
-pub enum GraphMode {
+pub(crate) enum GraphMode {
     /// There is no other: the urgent graph alone, on a plain stream.
     Alone,
     /// Two plain streams.
@@ -45,8 +45,7 @@ pub enum GraphMode {
 
 impl GraphMode {
     /// The name that a table or a chart shows.
-    #[must_use]
-    pub fn label(self) -> String {
+    pub(crate) fn label(self) -> String {
         match self {
             Self::Alone => "alone, plain".to_owned(),
             Self::Plain => "plain".to_owned(),
@@ -58,8 +57,7 @@ impl GraphMode {
 }
 
 /// The distance of gates in a graph in words: none without gates, 0 ns for a gate per kernel.
-#[must_use]
-pub fn spacing_label(ns: Option<u64>) -> String {
+pub(crate) fn spacing_label(ns: Option<u64>) -> String {
     match ns {
         None => "none".to_owned(),
         Some(0) => "a gate per kernel".to_owned(),
@@ -101,30 +99,30 @@ pub(super) const COMBINATIONS: usize = WAYS[0].1.len() + WAYS[1].1.len();
 
 /// A way, and what came out.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Cell {
+pub(crate) struct Cell {
     /// How the two were kept apart.
-    pub way: GraphMode,
+    pub(crate) way: GraphMode,
     /// Gates in the graph that is launched all the time.
-    pub gates: usize,
+    pub(crate) gates: usize,
     /// Times of the urgent graph.
-    pub urgent: Quantiles,
+    pub(crate) urgent: Quantiles,
     /// Their 99th percentile over that of the graph alone.
-    pub p99_over_alone: Option<f64>,
+    pub(crate) p99_over_alone: Option<f64>,
     /// Launches of the other graph in a second, over those of it alone without gates.
-    pub throughput: Option<f64>,
+    pub(crate) throughput: Option<f64>,
     /// Processors in use.
-    pub processors: f64,
+    pub(crate) processors: f64,
 }
 
 /// A model, and what came out.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Pair {
+pub(crate) struct Pair {
     /// The model.
-    pub shape: Shape,
+    pub(crate) shape: Shape,
     /// Launches in a second of the graph that is launched all the time, alone on a plain stream.
-    pub alone_per_s: f64,
+    pub(crate) alone_per_s: f64,
     /// Each way.
-    pub cells: Vec<Cell>,
+    pub(crate) cells: Vec<Cell>,
 }
 
 /// Runs this part, and puts what comes out into `pairs`. `progress` gets the share that is done.

@@ -8,23 +8,23 @@ use xsched_core::rng::SplitMix64;
 /// How the kernels of one request of a model are distributed, all times in nanoseconds. Quantiles
 /// are nearest ranks.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Shape {
+pub(crate) struct Shape {
     /// The model.
-    pub name: Cow<'static, str>,
+    pub(crate) name: Cow<'static, str>,
     /// Kernels of a request.
-    pub kernels: usize,
+    pub(crate) kernels: usize,
     /// The 50th percentile of their lengths.
-    pub p50_ns: u64,
+    pub(crate) p50_ns: u64,
     /// The 99th percentile.
-    pub p99_ns: u64,
+    pub(crate) p99_ns: u64,
     /// The longest.
-    pub max_ns: u64,
+    pub(crate) max_ns: u64,
     /// All of them together.
-    pub total_ns: u64,
+    pub(crate) total_ns: u64,
 }
 
 /// BERT-base with 32-bit numbers: figures of a request that was captured on an H200.
-pub const BERT_BASE_FP32: Shape = Shape {
+pub(crate) const BERT_BASE_FP32: Shape = Shape {
     name: Cow::Borrowed("bert-base-fp32"),
     kernels: 157,
     p50_ns: 30_700,
@@ -34,7 +34,7 @@ pub const BERT_BASE_FP32: Shape = Shape {
 };
 
 /// BERT-large with 16-bit numbers: figures of a request that was captured on an H200.
-pub const BERT_LARGE_FP16: Shape = Shape {
+pub(crate) const BERT_LARGE_FP16: Shape = Shape {
     name: Cow::Borrowed("bert-large-fp16"),
     kernels: 299,
     p50_ns: 5_000,
@@ -53,8 +53,7 @@ impl Shape {
     /// in an order that looks like no order. Always the same.
     ///
     /// Between the quantiles they are on a curve; the lower half's is bent until the total fits.
-    #[must_use]
-    pub fn lengths(&self) -> Vec<u64> {
+    pub(crate) fn lengths(&self) -> Vec<u64> {
         // Bent all the way down, and not at all.
         let (mut steep, mut flat) = (64.0, 0.0);
         for _ in 0..60 {

@@ -25,17 +25,17 @@ const GO: &[u8] = b"go\n";
 
 /// What a process is to do.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Client {
+pub(crate) struct Client {
     /// How its requests are launched.
-    pub form: Form,
+    pub(crate) form: Form,
     /// How many.
-    pub requests: u32,
+    pub(crate) requests: u32,
     /// Between two, in nanoseconds.
-    pub pause_ns: u64,
+    pub(crate) pause_ns: u64,
 }
 
 /// Makes the command line of a process that calls [`client`].
-pub type Launcher<'a> = &'a (dyn Fn(&Client) -> io::Result<Command> + Sync);
+pub(crate) type Launcher<'a> = &'a (dyn Fn(&Client) -> io::Result<Command> + Sync);
 
 /// Nanoseconds of the clock that all processes share.
 fn now_ns() -> u64 {
@@ -46,10 +46,7 @@ fn now_ns() -> u64 {
 
 /// A process's half: gets ready, says so, waits for a line, and writes its requests as one line.
 /// Times are of the machine's monotonic clock.
-///
-/// # Errors
-/// If the device refuses, or the parent process is gone.
-pub fn client<B: BenchDevice>(
+pub(crate) fn client<B: BenchDevice>(
     bench: &B,
     wanted: &Client,
     input: impl io::Read,

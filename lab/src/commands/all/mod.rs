@@ -1,45 +1,42 @@
-//! `xsched bench all`: every bench on one device, with records in the form of the test plan, a
+//! `xsched-lab bench all`: every bench on one device, with records in the form of the test plan, a
 //! report of them, and an archive that can be sent.
 
 mod archive;
-mod child;
 mod facts;
 mod page;
-mod plan;
+pub(in crate::commands) mod plan;
 mod private;
 mod programs;
 mod questions;
-mod record;
 pub(crate) mod report;
 
 use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::time::{Duration, Instant};
 
 use clap::Args;
 use serde_json::{Map, Value};
 use xsched_hal_kfd::log::Watch;
 
-use self::child::Ended;
 use self::facts::Facts;
 use self::page::Report;
+use self::plan::Part;
 use self::plan::{CANARY, ELSEWHERE, PROGRAMS, QUICK_MAX, Run};
-pub use self::plan::{Part, parts};
 use self::private::Private;
-use self::record::{Record, Status};
-use super::args::SpinHal;
-use crate::console::output::{Output, Stream};
-use crate::console::{Ending, note};
-use crate::error::{CommandError, UNUSABLE};
+use super::child::{self, Ended};
+use super::open;
+use crate::device::hal::SpinHal;
+use crate::error::CommandError;
 use crate::interrupt::log;
 use crate::judge::Judged;
-use crate::machine::Machine;
-use crate::parent;
+use crate::record::experiment::{Record, Status};
+use xsched_console::machine::Machine;
+use xsched_console::output::{Output, Stream};
+use xsched_console::{Ending, note};
 
 #[derive(Debug, Args)]
-pub struct AllArgs {
+pub(crate) struct AllArgs {
     /// The device.
     #[arg(long, value_enum)]
     pub(crate) hal: SpinHal,
@@ -60,8 +57,6 @@ pub struct AllArgs {
     pub(crate) only: Vec<String>,
 }
 
-/// Opening a device takes longer only if its driver hangs.
-const OPEN_MAX: Duration = Duration::from_secs(120);
 /// Where the benches' own outputs go, below the folder of the report.
 const RAW: &str = "raw";
 /// Facts before the first bench and after the last, and what machine this is.
@@ -72,10 +67,6 @@ const MACHINE: &str = "machine.json";
 const TOLD_PERCENT: u32 = 60;
 
 /// Runs everything that is asked for and not done yet, and writes the report.
-///
-/// # Errors
-/// If an experiment is not known, the device cannot be opened, or the folder cannot be written to.
-/// A bench that fails is no error: its record says so.
 pub(super) fn execute(args: &AllArgs) -> Result<Ending, CommandError> {
     if let Some(unknown) = args.only.iter().find(|id| !plan::ids().contains(&id.as_str())) {
         let known = plan::ids().join(", ");
@@ -83,7 +74,8 @@ pub(super) fn execute(args: &AllArgs) -> Result<Ending, CommandError> {
     }
     let folder = &args.report;
     let mut session = Session::new(args);
-    session.try_device()?;
+    // Nothing is written for a device that cannot be used.
+    open::in_a_process(&session.hal, args.device, &session.environment)?;
     let raw = folder.join(RAW);
     fs::create_dir_all(&raw)
         .map_err(|source| CommandError::Write { place: raw.display().to_string(), source })?;
@@ -107,8 +99,9 @@ pub(super) fn execute(args: &AllArgs) -> Result<Ending, CommandError> {
         records: &records,
         raw: &|name| fs::read_to_string(folder.join(name)).ok(),
     };
-    write_text(&folder.join("report.md"), &report.markdown())?;
-    write_text(&folder.join("report.html"), &report.html())?;
+    let blocks = report.blocks();
+    write_text(&folder.join("report.md"), &crate::report::markdown(&blocks))?;
+    write_text(&folder.join("report.html"), &crate::report::page(&report.title(), &blocks))?;
     let private = Private::here(&[folder]);
     let sent = archive::write(folder, &sent(&records), &private)?;
     note(|| format!("looked for {} private texts", private.looked_for().len()));
@@ -156,11 +149,11 @@ fn environment(hal: SpinHal) -> Vec<(String, String)> {
 }
 
 fn write_json(path: &Path, document: &impl serde::Serialize) -> Result<(), CommandError> {
-    Output::prepare(path)?.write(|out| xsched_sim::report::write_json(out, document))
+    Ok(Output::prepare(path)?.write(|out| xsched_sim::report::write_json(out, document))?)
 }
 
 fn write_text(path: &Path, text: &str) -> Result<(), CommandError> {
-    Output::prepare(path)?.write(|out| out.write_all(text.as_bytes()))
+    Ok(Output::prepare(path)?.write(|out| out.write_all(text.as_bytes()))?)
 }
 
 /// One call of `bench all`.
@@ -224,32 +217,6 @@ impl<'a> Session<'a> {
         }
         let behind: Vec<Run> = behind.iter().filter(|run| self.is_to_do(run)).cloned().collect();
         plan::share_of(QUICK_MAX.saturating_sub(self.began.elapsed()), run, &behind)
-    }
-
-    /// Opens the device, so that nothing is written for one that cannot be used. A process of its
-    /// own does that, because a device that this one had open would change what benches measure.
-    fn try_device(&self) -> Result<(), CommandError> {
-        let folder = tempfile::tempdir().map_err(CommandError::Temporary)?;
-        let device = self.args.device.to_string();
-        let arguments = ["bench", "open", "--hal", &self.hal, "--device", &device];
-        let command = self.program(arguments.map(str::to_owned))?;
-        let file = |name| folder.path().join(name);
-        match child::run(command, &file("out"), &file("err"), OPEN_MAX) {
-            Ended::Well => Ok(()),
-            Ended::Badly(why) => Err(CommandError::device(why.trim_start_matches(UNUSABLE))),
-        }
-    }
-
-    /// This program with these arguments, in a process that ends with this one.
-    fn program(
-        &self,
-        arguments: impl IntoIterator<Item = String>,
-    ) -> Result<Command, CommandError> {
-        let mut command = Command::new(env::current_exe().map_err(CommandError::device)?);
-        command.args(arguments).args(parent::arguments());
-        command.envs(self.environment.iter().cloned());
-        note(|| format!("runs {command:?}"));
-        Ok(command)
     }
 
     fn wants(&self, id: &str) -> bool {
@@ -410,7 +377,7 @@ impl<'a> Session<'a> {
                 let told = (limit * TOLD_PERCENT / 100).as_secs().max(1);
                 arguments.extend(["--within".to_owned(), told.to_string()]);
             }
-            self.program(arguments)?
+            open::program(arguments, &self.environment)?
         };
         let ended = child::run(command, &place("txt"), &place("err.txt"), limit);
         Ok(match ended {
@@ -484,6 +451,7 @@ mod tests {
     use serde_json::json;
 
     use crate::judge;
+    use crate::record::experiment::sample;
 
     use super::*;
 
@@ -513,7 +481,7 @@ mod tests {
         let canary = |pass| Record {
             test_id: CANARY.to_owned(),
             notes: "a victim ran on".to_owned(),
-            ..record::sample(Status::Measured, Some(pass))
+            ..sample(Status::Measured, Some(pass))
         };
         let halted = |hal, pass| {
             let args = args(hal);
@@ -532,7 +500,7 @@ mod tests {
 
     #[test]
     fn how_a_bench_ended_is_in_its_record() {
-        let begun = || record::sample(Status::Interrupted, None);
+        let begun = || sample(Status::Interrupted, None);
         let document = json!({
             "device": { "device": "a card", "pci": "0000:01:00.0", "driver": "a driver" },
             "lone": { "p50_us": 3.5 }

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::commands::args::SpinHal;
 use crate::device::LabError;
+use crate::device::hal::SpinHal;
 use crate::judge::{self, Judged};
 
 /// A bench that is run once, in a process of its own.
@@ -27,23 +27,32 @@ pub(super) struct Run {
 
 /// An experiment of the test plan.
 #[derive(Clone, Copy, Debug)]
-pub struct Part {
+pub(in crate::commands) struct Part {
     /// Its number in the test plan, or a name.
-    pub id: &'static str,
+    pub(in crate::commands) id: &'static str,
     /// What it is about.
-    pub name: &'static str,
+    pub(in crate::commands) name: &'static str,
     /// What has to come out.
-    pub goal: &'static str,
+    pub(in crate::commands) goal: &'static str,
     /// From the record of its bench to figures and a verdict.
-    pub judge: fn(&Value) -> Result<Judged, LabError>,
+    pub(in crate::commands) judge: fn(&Value) -> Result<Judged, LabError>,
 }
 
-/// The experiments that a bench's records show, on any device.
-#[must_use]
-pub fn parts(bench: &str) -> &'static [Part] {
-    let runs = [runs(SpinHal::Kfd, false), runs(SpinHal::Cuda, false)];
-    let run = runs.into_iter().flatten().find(|run| run.bench == bench);
-    run.map_or(&[], |run| run.parts)
+/// The experiments that a bench's records show.
+pub(in crate::commands) fn parts(bench: &str) -> &'static [Part] {
+    match bench {
+        "interrupt" => &INTERRUPT,
+        "preempt" => &PREEMPT,
+        "fixed-priority" => &PRIORITY,
+        "partition" => &PARTITION,
+        "threshold" => &THRESHOLD,
+        "overhead" => &OVERHEAD,
+        "graphs" => &GRAPHS,
+        "requests" => &REQUESTS,
+        "placement" => &PLACEMENT,
+        "calibrate" => &CALIBRATE,
+        _ => &[],
+    }
 }
 
 const INTERRUPT: [Part; 4] = [

@@ -1,7 +1,6 @@
 //! PyTorch on ROCm, where there is one: the programs of `lab/programs`, plain and under
 //! `xsched run`, which their own `run.py` sets side by side.
 
-use std::env;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -9,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::device::LabError;
 use crate::judge::Judged;
-use crate::rows::place;
+use crate::rows::program_files;
 
 /// The program that runs the others.
 const RUNNER: &str = "run.py";
@@ -27,17 +26,18 @@ const NONE: &str =
 
 /// The command that runs them and writes what came out to a file, or why they cannot be run.
 pub(super) fn command(quick: bool, seconds: u64, out: &Path) -> Result<Command, String> {
-    let runner = place::find(RUNNER).ok_or("not run: lab/programs is not beside this program")?;
+    let runner =
+        program_files::find(RUNNER).ok_or("not run: lab/programs is not beside this program")?;
     let mut asked = Command::new("python3");
     asked.args(["-c", HAS_ROCM]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     if !asked.status().is_ok_and(|status| status.success()) {
         return Err(NONE.to_owned());
     }
-    let program = env::current_exe().map_err(|error| error.to_string())?;
+    let xsched = program_files::program("xsched").map_err(|why| format!("not run: {why}"))?;
     let (rounds, runs) = if quick { (1, 2) } else { (3, 6) };
     let limit = (seconds / (runs * PROGRAMS.len() as u64)).max(1);
     let mut command = Command::new("python3");
-    command.arg(runner).arg("--xsched").arg(program).arg("--out").arg(absolute(out));
+    command.arg(runner).arg("--xsched").arg(xsched).arg("--out").arg(absolute(out));
     command.args(["--rounds", &rounds.to_string(), "--limit", &limit.to_string()]);
     command.args(PROGRAMS);
     Ok(command)

@@ -1,11 +1,10 @@
 //! Which question each figure settles.
 
-use std::fmt::Write;
-
 use serde_json::{Map, Value};
 
-use super::page::{Table, as_markdown, table_of};
-use super::record::{Record, Status};
+use crate::record::experiment::{Record, Status};
+use crate::report::tables::table_of;
+use crate::report::{Block, Table, text};
 
 type Row = Map<String, Value>;
 
@@ -137,26 +136,23 @@ impl Question {
         if rows.is_empty() {
             return Err(format!("`{id}` has no figures for this"));
         }
-        Ok(table_of(id, &rows, self.columns))
+        Ok(table_of(&rows, self.columns))
     }
 }
 
-/// A section for each question, with the figures that settle it, as Markdown.
-pub(super) fn markdown(records: &[Record]) -> String {
-    let mut text = String::from("# What the figures say\n");
+/// A section for each question, with the figures that settle it, or why there are none.
+pub(super) fn blocks(records: &[Record]) -> Vec<Block> {
+    let mut blocks = vec![Block::Heading(2, "What the figures say".to_owned())];
     for question in &QUESTIONS {
-        let _ = write!(text, "\n## {}\n\n", question.asks);
-        text += &match question.answer(records) {
-            Ok((id, header, rows)) => format!("From `{id}`.\n\n{}", as_markdown(&header, &rows)),
-            Err(why) => format!("Not known: {}.\n", super::page::cell(why)),
-        };
+        blocks.push(Block::Heading(3, question.asks.to_owned()));
+        match question.answer(records) {
+            Ok(table) => {
+                blocks.extend([text(format!("From `{}`.", question.from.0)), Block::Table(table)]);
+            }
+            Err(why) => blocks.push(text(format!("Not known: {why}."))),
+        }
     }
-    text
-}
-
-/// The same in order, for a page: the question, and its answer.
-pub(super) fn all(records: &[Record]) -> Vec<(&'static str, Result<Table, String>)> {
-    QUESTIONS.iter().map(|question| (question.asks, question.answer(records))).collect()
+    blocks
 }
 
 #[cfg(test)]
@@ -164,8 +160,8 @@ mod tests {
     use serde_json::json;
 
     use super::super::plan;
-    use super::super::record::sample;
     use super::*;
+    use crate::record::experiment::sample;
 
     #[test]
     fn every_question_is_about_an_experiment_that_there_is() {
@@ -186,9 +182,9 @@ mod tests {
         record.results.insert("combinations".into(), rows);
         let mut failed = sample(Status::Failed, None);
         (failed.test_id, failed.notes) = ("lv3-results".into(), "it hung".into());
-        let text = markdown(&[record, failed]);
+        let text = crate::report::markdown(&blocks(&[record, failed]));
         let section = |asks: &str| {
-            let from = text.split("\n## ").find(|part| part.starts_with(asks));
+            let from = text.split("\n### ").find(|part| part.starts_with(asks));
             from.unwrap_or_else(|| panic!("{asks}: {text}"))
         };
         let first = section("How long");

@@ -1,8 +1,8 @@
-//! `xsched lab report`: the tables of a report that was sent.
+//! `xsched-lab report`: the tables of a report that was sent.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
-use std::io::{self, BufReader};
+use std::fs::File;
+use std::io::Read as _;
 use std::path::PathBuf;
 
 use clap::Args;
@@ -13,20 +13,21 @@ use serde_json::Value;
 use super::archive;
 use super::facts::Facts;
 use super::page::Report;
-use super::record::Record;
-use super::{AFTER, BEFORE, MACHINE, RAW, plan, questions, sent};
-use crate::console::Ending;
-use crate::console::output::{Outputs, Places, Stream};
+use super::{AFTER, BEFORE, MACHINE, RAW, plan};
 use crate::error::{ArchiveError, CommandError};
-use crate::machine::Machine;
+use crate::record::experiment::Record;
+use crate::report;
+use xsched_console::Ending;
+use xsched_console::machine::Machine;
+use xsched_console::output::{Outputs, Places, Stream};
 
 /// An archive is smaller, packed.
 const PACKED_MAX: u64 = 128 << 20;
 
 #[derive(Debug, Args)]
-pub struct ReportArgs {
-    /// The archive that `xsched bench all` wrote (xsched-report.tar.gz), or the folder of a report.
-    /// It is read with bounds and is not unpacked to the disk.
+pub(crate) struct ReportArgs {
+    /// The archive that `xsched-lab bench all` wrote (xsched-report.jsonl.gz), or the folder that
+    /// has it. It is read with bounds and is not unpacked to the disk.
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
     /// Write a page with everything.
@@ -34,10 +35,7 @@ pub struct ReportArgs {
     pub(crate) html: Option<PathBuf>,
 }
 
-/// Prints the tables as Markdown: which question each figure settles, then all records.
-///
-/// # Errors
-/// If the file is no report, or the page cannot be written.
+/// Prints the report as Markdown.
 pub(crate) fn execute(args: &ReportArgs) -> Result<Ending, CommandError> {
     let places = Places { html: args.html.as_deref(), ..Places::default() };
     let outputs = Outputs::prepare(places)?;
@@ -61,35 +59,24 @@ pub(crate) fn execute(args: &ReportArgs) -> Result<Ending, CommandError> {
         // Pictures are not sent, and texts only as what a bench printed.
         raw: &|name| texts.get(name).filter(|_| name.ends_with(".txt")).map(|text| lines(text)),
     };
+    let blocks = report.blocks();
     if let Some(output) = &outputs.html {
-        output.write(|out| out.write_all(report.html().as_bytes()))?;
+        let page = report::page(&report.title(), &blocks);
+        output.write(|out| out.write_all(page.as_bytes()))?;
     }
-    let text = format!("{}\n{}", questions::markdown(&records), report.markdown());
-    Stream::Stdout.print(&text)?;
+    Stream::Stdout.print(&report::markdown(&blocks))?;
     Ok(Ending::Fine)
 }
 
-/// The texts of the archive or the folder.
+/// The texts of the archive.
 fn read(args: &ReportArgs) -> Result<BTreeMap<String, String>, CommandError> {
-    let place = || args.file.display().to_string();
-    let unread = |source: io::Error| CommandError::Read { place: place(), source };
-    let refused = |source| CommandError::Archive { place: place(), source };
-    let found = fs::metadata(&args.file).map_err(unread)?;
-    if found.is_dir() {
-        let ids: Vec<String> = plan::ids().iter().map(|id| format!("{id}.json")).collect();
-        let mut texts = archive::read_folder(&args.file, &ids).map_err(refused)?;
-        let raw = sent(&records(&texts).map_err(refused)?);
-        texts.extend(archive::read_folder(&args.file, &raw).map_err(refused)?);
-        return Ok(texts);
-    }
-    if !found.is_file() {
-        return Err(refused(ArchiveError::NotAFile(place())));
-    }
-    if found.len() > PACKED_MAX {
-        return Err(refused(ArchiveError::FileTooLarge { name: place(), max: PACKED_MAX }));
-    }
-    let file = File::open(&args.file).map_err(unread)?;
-    archive::read(BufReader::new(file)).map_err(refused)
+    let folder = args.file.is_dir();
+    let place = if folder { args.file.join(archive::NAME) } else { args.file.clone() };
+    let shown = place.display().to_string();
+    let file =
+        File::open(&place).map_err(|source| CommandError::Read { place: shown.clone(), source })?;
+    let texts = archive::read(file.take(PACKED_MAX));
+    texts.map_err(|source| CommandError::Archive { place: shown, source })
 }
 
 /// The records among the texts, in the order of the plan.
@@ -143,8 +130,8 @@ fn lines(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::record::{Status, sample};
     use super::*;
+    use crate::record::experiment::{Status, sample};
 
     fn texts(record: &Record) -> BTreeMap<String, String> {
         let text = serde_json::to_string(record).unwrap();

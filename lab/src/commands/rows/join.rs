@@ -1,4 +1,4 @@
-//! `xsched lab join`: rows that were measured into several folders, as one report.
+//! `xsched-lab join`: rows that were measured into several folders, as one report.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -6,8 +6,6 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 
-use crate::console::Ending;
-use crate::console::output::Stream;
 use crate::error::CommandError;
 use crate::rows::document::{Cell, Prediction, Row, Status};
 use crate::rows::files::{FOLDERS, Folder};
@@ -17,10 +15,12 @@ use crate::rows::quantities::figures;
 use crate::rows::report;
 use crate::rows::run::joined;
 use crate::rows::table::{self, Definition, Setting};
+use xsched_console::Ending;
+use xsched_console::output::Stream;
 
 #[derive(Debug, Args)]
-pub struct JoinArgs {
-    /// Folders of `xsched lab run` or `all`. Of a row that several have, the one with the most
+pub(crate) struct JoinArgs {
+    /// Folders of `xsched-lab run` or `all`. Of a row that several have, the one with the most
     /// measured cells counts, and of equals the last. It gets the groups of cells of which another
     /// one has more, or a later one as many, measured on a device of the same kind. All rows are
     /// judged again, by the goals of this program.
@@ -32,7 +32,7 @@ pub struct JoinArgs {
     report: PathBuf,
 }
 
-/// `xsched lab join`. Rows are judged again.
+/// `xsched-lab join`. Rows are judged again.
 pub(in crate::commands) fn execute(args: &JoinArgs) -> Result<Ending, CommandError> {
     let folder = Folder::make(&args.report)?;
     for from in &args.from {

@@ -1,18 +1,18 @@
-//! `xsched lab list`.
+//! `xsched-lab list`.
 
 use clap::Args;
 use serde::Serialize;
 
 use super::LabHal;
-use crate::console::Ending;
-use crate::console::output::Stream;
-use crate::console::table::table;
 use crate::error::CommandError;
 use crate::rows::plan::{Hal, Way};
 use crate::rows::table::{self, Definition, Setting};
+use xsched_console::Ending;
+use xsched_console::output::Stream;
+use xsched_console::table::table;
 
 #[derive(Debug, Args)]
-pub struct ListArgs {
+pub(crate) struct ListArgs {
     /// As it is on this device.
     #[arg(long, value_enum, default_value_t = LabHal::Cuda)]
     hal: LabHal,

@@ -1,4 +1,4 @@
-//! `xsched lab list`, `run`, `all` and `join`: the plan's experiments with real programs.
+//! `xsched-lab list`, `run`, `all` and `join`: the plan's experiments with real programs.
 
 pub(super) mod device;
 pub(super) mod join;
@@ -13,14 +13,14 @@ use std::time::Duration;
 use clap::{Args, ValueEnum, value_parser};
 use xsched_sim::scenario::{DeviceFile, DeviceSpec};
 
-use crate::console::Ending;
-use crate::console::output::Stream;
 use crate::error::CommandError;
 use crate::rows::files::{Folder, LEFT_OUT};
 use crate::rows::plan::{CellPlan, Hal};
 use crate::rows::report;
 use crate::rows::session::Starter;
 use crate::rows::table::{self, Definition, Setting};
+use xsched_console::Ending;
+use xsched_console::output::Stream;
 
 use self::row_queue::{Most, RowQueue};
 
@@ -28,7 +28,7 @@ use self::row_queue::{Most, RowQueue};
 const QUICK_MAX: Duration = Duration::from_secs(570);
 const QUICK_HOST_MAX: Duration = Duration::from_secs(90);
 
-/// The devices of `xsched lab`.
+/// The devices of `xsched-lab`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum LabHal {
     /// An NVIDIA GPU.
@@ -59,13 +59,13 @@ pub(crate) struct How {
     #[arg(long)]
     quick: bool,
     /// Only cells whose names have this in front of the way, as `six, eager`. Others are left for
-    /// `xsched lab all --resume`.
+    /// `xsched-lab all --resume`.
     #[arg(long, value_name = "TEXT")]
     cells: Option<String>,
     /// What runs the programs of `lab/programs`.
     #[arg(long, value_name = "PYTHON", default_value = "python3")]
     python: PathBuf,
-    /// A description of the device for the simulator, as `xsched bench calibrate` writes it; by
+    /// A description of the device for the simulator, as `xsched-lab bench calibrate` writes it; by
     /// default the one for this device that is part of the program.
     #[arg(long, value_name = "FILE")]
     device_file: Option<PathBuf>,
@@ -80,8 +80,8 @@ pub(crate) struct How {
 }
 
 #[derive(Debug, Args)]
-pub struct RunArgs {
-    /// The rows, as `xsched lab list` has them.
+pub(crate) struct RunArgs {
+    /// The rows, as `xsched-lab list` has them.
     #[arg(value_name = "ROW", required = true)]
     rows: Vec<String>,
     #[command(flatten)]
@@ -100,7 +100,7 @@ struct Time {
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
     budget: Option<Duration>,
     /// Stop after this time, as `9m`. Phases are as long as their samples need, and what does not
-    /// fit is left for `xsched lab all --resume`.
+    /// fit is left for `xsched-lab all --resume`.
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration,
           conflicts_with_all = ["budget", "quick"])]
     stop_after: Option<Duration>,
@@ -119,7 +119,7 @@ impl Time {
 }
 
 #[derive(Debug, Args)]
-pub struct AllArgs {
+pub(crate) struct AllArgs {
     #[command(flatten)]
     how: How,
     /// The folder for predictions, rows, results and the report. It is made if it is not there.
@@ -136,7 +136,7 @@ pub struct AllArgs {
 }
 
 #[derive(Debug, Args)]
-pub struct StandInArgs {
+pub(crate) struct StandInArgs {
     /// What it is to be, a file with JSON.
     #[arg(value_name = "SPEC", value_parser = value_parser!(PathBuf))]
     spec: PathBuf,
@@ -152,7 +152,7 @@ struct Asked<'a> {
     time: Time,
 }
 
-/// `xsched lab run`.
+/// `xsched-lab run`.
 pub(super) fn run(args: &RunArgs) -> Result<Ending, CommandError> {
     execute(&Asked {
         how: &args.how,
@@ -163,7 +163,7 @@ pub(super) fn run(args: &RunArgs) -> Result<Ending, CommandError> {
     })
 }
 
-/// `xsched lab all`.
+/// `xsched-lab all`.
 pub(super) fn all(args: &AllArgs) -> Result<Ending, CommandError> {
     execute(&Asked {
         how: &args.how,
@@ -174,7 +174,7 @@ pub(super) fn all(args: &AllArgs) -> Result<Ending, CommandError> {
     })
 }
 
-/// A stand-in for a model, for `xsched lab` on the processor.
+/// A stand-in for a model, for `xsched-lab` on the processor.
 pub(super) fn stand_in(args: &StandInArgs) -> Result<Ending, CommandError> {
     crate::rows::stand_in::execute(&args.spec)?;
     Ok(Ending::Fine)

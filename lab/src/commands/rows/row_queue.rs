@@ -9,16 +9,16 @@ use std::time::{Duration, Instant};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use xsched_sim::scenario::DeviceSpec;
 
-use crate::console::note;
-use crate::console::output::Stream;
 use crate::error::CommandError;
-use crate::rows::ahead::{Ahead, Planned};
 use crate::rows::document::{Row, Status};
 use crate::rows::files::{Folder, NO_TIME, counts, is_done, is_finding, words};
+use crate::rows::prestart::{Planned, Prestart};
 use crate::rows::run::{Lab, RunError, coming};
 use crate::rows::session::Starter;
 use crate::rows::table::{Definition, Setting};
 use crate::rows::timing::Limit;
+use xsched_console::note;
+use xsched_console::output::Stream;
 
 /// The time for all rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -113,12 +113,12 @@ impl<'a> RowQueue<'a> {
             next.set(self.take());
             next.get().map_or_else(Vec::new, |(_, row)| self.coming(row))
         };
-        let mut ahead = Ahead::new(starter, take);
+        let mut prestart = Prestart::new(starter, take);
         let mut finding = false;
         loop {
-            ahead.expect(take());
+            prestart.expect(take());
             let Some((number, row)) = next.take() else { return Ok(finding) };
-            let Some(measured) = self.row(&lab, row, gpus, &mut ahead)? else { continue };
+            let Some(measured) = self.row(&lab, row, gpus, &mut prestart)? else { continue };
             finding |= is_finding(&measured);
             Stream::Stdout.print(&summary(&self.head(number), &measured))?;
         }
@@ -140,7 +140,7 @@ impl<'a> RowQueue<'a> {
         lab: &Lab<'s>,
         row: &Definition,
         gpus: usize,
-        ahead: &mut Ahead<'s>,
+        prestart: &mut Prestart<'s>,
     ) -> Result<Option<Row>, CommandError> {
         let before = self.before(row);
         let limit = match self.most {
@@ -153,7 +153,7 @@ impl<'a> RowQueue<'a> {
         {
             return if before.is_some() { Ok(None) } else { not_begun(lab, row).map(Some) };
         }
-        match lab.run(row, limit, before, ahead) {
+        match lab.run(row, limit, before, prestart) {
             Ok(measured) => Ok(Some(measured)),
             Err(RunError::Interrupted) => Err(CommandError::Stopped),
             Err(RunError::Command(error)) => Err(error),

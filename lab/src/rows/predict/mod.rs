@@ -7,20 +7,21 @@
 
 mod device;
 mod need;
+mod said;
 mod scenario;
 mod sharing;
-mod sheet;
 
 use std::collections::BTreeMap;
 
 use xsched_sim::scenario::DeviceSpec;
 
 use self::need::Need;
+use self::said::Said;
 use self::scenario::Model;
-use self::sheet::{Said, Sheet};
-use super::document::{Prediction, VERSION};
+use super::document::{Cell, Prediction, Role, Status, VERSION};
 use super::plan::{CellPlan, Hal, Program, RowPlan, Way};
 use super::protocol::Ready;
+use super::quantities::figures;
 
 /// What is predicted for.
 #[derive(Clone, Debug)]
@@ -64,20 +65,22 @@ pub(crate) fn predict(
             return prediction;
         }
     };
+    let mut simulated = Vec::new();
     let mut groups: BTreeMap<&str, Result<Group, String>> = BTreeMap::new();
     for cell in cells().filter(|cell| cell.unavailable.is_none()) {
         let group = groups
             .entry(&cell.group)
             .or_insert_with(|| Group::of(row, cell, ready.get(&cell.group), (&device, target.hal)));
         let said = match group {
-            Ok(group) => group.say(cell, &mut prediction.figures),
+            Ok(group) => group.simulate(cell, &mut prediction.left_out),
             Err(why) => Err(why.clone()),
         };
         match said {
-            Ok(doubts) => prediction.left_out.extend(doubts),
+            Ok(cell) => simulated.push(cell),
             Err(why) => drop(prediction.left_out.insert(cell.name.clone(), why)),
         }
     }
+    prediction.figures = figures(row, &simulated);
     prediction
 }
 
@@ -143,37 +146,44 @@ impl<'a> Group<'a> {
         Ok(lone)
     }
 
-    /// Adds the figures of a cell; answers with the parts that cannot be predicted, and why.
-    fn say(
+    /// The cell as if it had been measured. The parts that cannot be predicted are left out, with
+    /// the reason.
+    fn simulate(
         &self,
         cell: &CellPlan,
-        figures: &mut Vec<super::document::Figure>,
-    ) -> Result<Vec<(String, String)>, String> {
+        left_out: &mut BTreeMap<String, String>,
+    ) -> Result<Cell, String> {
         if cell.processes.iter().any(|process| process.program == Program::Script) {
             return Err("programs of their own have no kernels that were said".to_owned());
         }
         let is_reference = self.reference.is_some_and(|one| one.name == cell.name);
-        let mut sheet = Sheet::new(&cell.name, figures);
-        if is_reference {
-            sheet.alone(&self.alone);
-        } else if !cell.has_beside {
-            let lone = self.lone(cell)?;
-            sheet.alone(&lone);
-            sheet.over_native(&lone, &self.alone);
-        }
-        if !cell.has_beside {
-            return Ok(Vec::new());
-        }
-        let beside = match is_reference {
-            true => self.native.clone(),
-            false => self.model(cell).beside()?,
+        let (alone, beside) = match (cell.has_beside, is_reference) {
+            (false, true) => (self.alone.clone(), BTreeMap::new()),
+            (false, false) => (self.lone(cell)?, BTreeMap::new()),
+            (true, true) => (self.alone.clone(), self.native.clone()),
+            (true, false) => (self.alone.clone(), self.model(cell).beside()?),
         };
-        let order: Vec<&str> = cell.roles().map(|role| role.spec.name.as_str()).collect();
-        sheet.beside(&order, &beside, &self.alone);
-        if !is_reference {
-            sheet.beside_native(&beside, &self.native);
+        for (role, said) in &beside {
+            let why = said.doubt.map(str::to_owned);
+            left_out.extend(why.map(|why| (format!("{}: latencies of {role}", cell.name), why)));
         }
-        Ok(sheet.doubts())
+        let progress = |all: &BTreeMap<String, Said>, role: &str| {
+            all.get(role).map(|said| said.progress.clone())
+        };
+        let role = |name: &str| Role {
+            name: name.to_owned(),
+            work: String::new(),
+            load: String::new(),
+            alone: progress(&alone, name),
+            beside: progress(&beside, name),
+        };
+        Ok(Cell {
+            name: cell.name.clone(),
+            way: cell.way.name().to_owned(),
+            status: Status::Measured,
+            roles: cell.roles().map(|of| role(&of.spec.name)).collect(),
+            seconds: 0.0,
+        })
     }
 }
 

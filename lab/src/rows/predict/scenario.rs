@@ -10,11 +10,11 @@ use xsched_sim::scenario::{
 
 use super::Needs;
 use super::need::Need;
+use super::said::Said;
 use super::sharing::{
     CONTENTION_MPS, CONTENTION_STREAMS, HANDOVER_NS, SHORT_NS, SLICE_NS, SWITCH_NS, Sharing,
     processes,
 };
-use super::sheet::Said;
 use crate::rows::plan::{CellPlan, Hal, LoadPlan, ProcessPlan, Program, RolePlan, Way};
 use crate::rows::protocol::{Load, Profile};
 

@@ -26,7 +26,7 @@ const IDLE_NS: u64 = 150_000;
 /// streams. By how much of its own time each of the others makes one longer is fitted to six graphs
 /// of BERT-base on an H100, with kernels of 14 µs on average, each with pauses of 20 ms: alone 5.3
 /// ms in the mean, in six streams of a process 7.5 ms, and 8.2 ms as six clients of MPS
-/// (`benches/results/h100-2026-11-25-lab/short`, row 5.4).
+/// (row 5.4 in `short` of the record h100-2026-11-25-lab, at commit 97e27741).
 pub(super) const SHORT_NS: u64 = 100_000;
 pub(super) const CONTENTION_STREAMS: f64 = 0.35;
 pub(super) const CONTENTION_MPS: f64 = 0.5;

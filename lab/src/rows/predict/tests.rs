@@ -196,8 +196,8 @@ fn models_beside_each_other_take_what_was_measured() {
     }
 }
 
-/// Under MPS short kernels run beside each other: 7.2 ms beside training, by
-/// `benches/results/h200-2026-11-24-daemon/beside-2.txt`; the model has it a little longer.
+/// Under MPS short kernels run beside each other: 7.2 ms beside training, by `beside-2.txt` of the
+/// record h200-2026-11-24-daemon at commit 97e27741; the model has it a little longer.
 #[test]
 fn short_kernels_run_beside_each_other() {
     let load = Load::Closed { pause_ms: 15.0, jitter_ms: 2.0, requests: None };

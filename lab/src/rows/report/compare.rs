@@ -1,6 +1,7 @@
 //! Predictions beside what was measured.
 
 use super::super::document::{Key, Prediction, Row};
+use crate::stats;
 
 /// What the quantities of lone programs begin with. A prediction of these is near to what the
 /// programs said when they were ready, so that it proves little.
@@ -54,13 +55,9 @@ pub(super) fn pairs(prediction: &Prediction, row: &Row) -> Vec<Pair> {
     pairs.filter(|pair| pair.predicted.is_finite() && pair.measured.is_finite()).collect()
 }
 
-/// The middle error; with an even number the mean of the two in the middle.
+/// The middle error.
 pub(super) fn median<'a>(pairs: impl IntoIterator<Item = &'a Pair>) -> Option<f64> {
-    let mut errors: Vec<f64> = pairs.into_iter().map(Pair::error).collect();
-    errors.sort_by(f64::total_cmp);
-    let upper = *errors.get(errors.len() / 2)?;
-    let lower = *errors.get((errors.len() - 1) / 2)?;
-    Some(f64::midpoint(lower, upper))
+    stats::median(pairs.into_iter().map(Pair::error).collect())
 }
 
 /// The pairs that are furthest apart, the furthest first, at most so many.

@@ -166,7 +166,7 @@ fn windows(row: &Row, group: &str) -> Result<Chart, String> {
 
 fn fig11(rows: &[Row]) -> Vec<Result<Chart, String>> {
     let latency = "latencies over levels and lengths (7.3.1, 7.3.2) are of kernels that spin and not \
-                   of programs: `xsched bench all` measures them";
+                   of programs: `xsched-lab bench all` measures them";
     vec![Err(latency.to_owned()), row(rows, "7.3.3").and_then(thresholds)]
 }
 

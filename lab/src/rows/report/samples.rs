@@ -1,7 +1,5 @@
 //! Documents for tests.
 
-use std::collections::BTreeMap;
-
 use super::super::document::{
     Cell, Figure, Key, Prediction, Progress, Role, Row, Status, VERSION, Verdict,
 };
@@ -15,8 +13,7 @@ pub(super) fn progress(ms: f64, rate_per_s: f64) -> Progress {
         rate_per_s,
         cdf_us: ns.iter().step_by(5).map(|&ns| ns as f64 / 1e3).collect(),
         windows_percent: vec![76.0, 74.0, 75.5],
-        more: BTreeMap::new(),
-        digest: None,
+        ..Progress::default()
     }
 }
 
@@ -53,7 +50,7 @@ pub(crate) fn row(id: &str, name: &str, cells: Vec<Cell>, figures: Vec<Figure>) 
         software: [("torch".to_owned(), "2.11".to_owned())].into(),
         quick: false,
         status: Status::Measured,
-        command: format!("xsched lab run {id}"),
+        command: format!("xsched-lab run {id}"),
         cells,
         figures,
         verdicts: Vec::new(),

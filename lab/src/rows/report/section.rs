@@ -2,10 +2,9 @@
 
 use super::super::document::{Cell as Measured, Progress, Role, Row, Status};
 use super::Input;
-use super::block::{Block, Table, number, percent, text, words};
 use super::compare::Pair;
 use super::summary::{judgement, outcome};
-use crate::pdf::{Cell, Tone};
+use crate::report::{Block, Cell, Table, Tone, count, number, percent, text, words};
 
 /// What is written of a row.
 pub(super) fn blocks(row: &Row, input: &Input) -> Vec<Block> {
@@ -43,15 +42,15 @@ fn goals(row: &Row) -> Table {
             words(verdict.bound.clone().unwrap_or_default()),
         ]
     };
-    let header = vec!["goal", "measured", "verdict", "what bounds it"];
-    Table { header, rows: row.verdicts.iter().map(line).collect() }
+    let header = ["goal", "measured", "verdict", "what bounds it"];
+    Table::new(header, row.verdicts.iter().map(line))
 }
 
 /// Each role of each cell that was measured.
 fn cells(row: &Row) -> Table {
     let measured = row.cells.iter().filter(|cell| cell.status == Status::Measured);
     let lines = measured.flat_map(|cell| cell.roles.iter().map(move |role| line(cell, role)));
-    let header = vec![
+    let header = [
         "cell",
         "way",
         "role",
@@ -67,7 +66,7 @@ fn cells(row: &Row) -> Table {
         "kept",
         "samples",
     ];
-    Table { header, rows: lines.collect() }
+    Table::new(header, lines)
 }
 
 fn line(cell: &Measured, role: &Role) -> Vec<Cell> {
@@ -89,7 +88,7 @@ fn line(cell: &Measured, role: &Role) -> Vec<Cell> {
         [&cell.name, &cell.way, &role.name, &role.work, &role.load].map(words).into();
     line.extend([p50(alone), p99(alone), p50(beside), p99(beside)].map(number));
     line.extend([over(&p50), over(&p99), rate(beside.or(alone)), over(&rate)].map(number));
-    line.push(Cell { align: crate::pdf::Align::Right, ..words(samples.unwrap_or_default()) });
+    line.push(count(samples.unwrap_or_default()));
     line
 }
 
@@ -104,8 +103,8 @@ fn others(row: &Row) -> Option<Block> {
         Some(vec![words(&cell.name), words(&cell.way), words(how).toned(tone)])
     };
     let rows: Vec<Vec<Cell>> = row.cells.iter().filter_map(line).collect();
-    let header = vec!["cell", "way", "not measured"];
-    (!rows.is_empty()).then_some(Block::Table(Table { header, rows }))
+    let header = ["cell", "way", "not measured"];
+    (!rows.is_empty()).then_some(Block::Table(Table::new(header, rows)))
 }
 
 /// The prediction beside the measurement.
@@ -129,13 +128,13 @@ fn predicted(row: &Row, input: &Input) -> Vec<Block> {
     };
     let rows: Vec<Vec<Cell>> = input.pairs_of(&row.id).map(line).collect();
     if !rows.is_empty() {
-        let header = vec!["cell", "role", "quantity", "predicted", "measured", "error"];
-        blocks.push(Block::Table(Table { header, rows }));
+        let header = ["cell", "role", "quantity", "predicted", "measured", "error"];
+        blocks.push(Block::Table(Table::new(header, rows)));
     }
     if !prediction.left_out.is_empty() {
         let line = |(cell, why): (&String, &String)| vec![words(cell), words(why)];
-        let rows = prediction.left_out.iter().map(line).collect();
-        blocks.push(Block::Table(Table { header: vec!["not predicted", "why"], rows }));
+        let rows = prediction.left_out.iter().map(line);
+        blocks.push(Block::Table(Table::new(["not predicted", "why"], rows)));
     }
     blocks
 }

@@ -4,10 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::super::document::{Row, Status, Verdict};
 use super::super::table;
-use super::block::{Block, Table, number, percent, text, words};
 use super::compare::{Pair, median, worst};
 use super::{Input, TITLE, chapters};
-use crate::pdf::{Align, Cell, Tone};
+use crate::report::{Block, Cell, Table, Tone, count, number, percent, text, words};
 
 /// Predictions within this are near.
 const NEAR: f64 = 0.1;
@@ -56,7 +55,7 @@ fn about(rows: &[Row]) -> Vec<Block> {
         let versions: Vec<&str> = versions.into_iter().collect();
         facts.push(vec![words(name), words(versions.join(", "))]);
     }
-    let mut blocks = vec![Block::Table(Table { header: vec!["what", "is"], rows: facts })];
+    let mut blocks = vec![Block::Table(Table::new(["what", "is"], facts))];
     if rows.iter().any(|row| row.quick) {
         let quick = "Made with --quick: too few samples for verdicts.";
         blocks.push(Block::Text(quick.to_owned(), Tone::Bad));
@@ -114,7 +113,6 @@ fn rows(input: &Input) -> Table {
     for row in &input.rows {
         let done = row.cells.iter().filter(|cell| cell.status == Status::Measured).count();
         let pairs: Vec<&Pair> = input.pairs_of(&row.id).filter(|pair| pair.counts()).collect();
-        let count = |text: String| Cell { align: Align::Right, ..words(text) };
         rows.push(vec![
             words(&row.id),
             words(&row.name),
@@ -132,8 +130,8 @@ fn rows(input: &Input) -> Table {
         row.resize(7, words(""));
         rows.push(row);
     }
-    let header = vec!["row", "about", "outcome", "cells", "predicted", "median error", "seconds"];
-    Table { header, rows }
+    let header = ["row", "about", "outcome", "cells", "predicted", "median error", "seconds"];
+    Table::new(header, rows)
 }
 
 /// Rows of which the folder has nothing.
@@ -160,8 +158,8 @@ fn goals(rows: &[Row]) -> Table {
         ]
     };
     let lines = rows.iter().flat_map(|row| row.verdicts.iter().map(move |one| line(row, one)));
-    let header = vec!["row", "goal", "whose", "measured", "verdict", "what bounds it"];
-    Table { header, rows: lines.collect() }
+    let header = ["row", "goal", "whose", "measured", "verdict", "what bounds it"];
+    Table::new(header, lines)
 }
 
 fn predictions(input: &Input) -> Vec<Block> {
@@ -198,12 +196,12 @@ fn predictions(input: &Input) -> Vec<Block> {
         line
     };
     let furthest = worst(pairs.iter().copied(), WORST);
-    let header = vec!["row", "cell", "predicted", "measured", "error"];
+    let header = ["row", "cell", "predicted", "measured", "error"];
     vec![
         text(said),
         Block::Table(by_quantity(&pairs)),
         text("The furthest off:"),
-        Block::Table(Table { header, rows: furthest.iter().map(line).collect() }),
+        Block::Table(Table::new(header, furthest.iter().map(line))),
     ]
 }
 
@@ -215,9 +213,9 @@ fn by_quantity(pairs: &[&Pair]) -> Table {
     }
     let line = |(quantity, pairs): (&str, Vec<&Pair>)| {
         let largest = pairs.iter().map(|pair| pair.error()).fold(0.0, f64::max);
-        let count = Cell { align: Align::Right, ..words(pairs.len().to_string()) };
-        vec![words(quantity), count, percent(median(pairs)), percent(Some(largest))]
+        let values = count(pairs.len().to_string());
+        vec![words(quantity), values, percent(median(pairs)), percent(Some(largest))]
     };
-    let header = vec!["quantity", "values", "median error", "largest"];
-    Table { header, rows: quantities.into_iter().map(line).collect() }
+    let header = ["quantity", "values", "median error", "largest"];
+    Table::new(header, quantities.into_iter().map(line))
 }

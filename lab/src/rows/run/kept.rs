@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::fs;
 
-use super::super::ahead::Planned;
 use super::super::document::{Cell, Progress, Row, Status};
 use super::super::files::{Folder, is_whole};
 use super::super::plan::{CellPlan, Program};
+use super::super::prestart::Planned;
 use super::super::program::beside;
 use super::super::protocol::Ready;
 use super::super::session::{like_measured, merge};

@@ -9,7 +9,7 @@ use super::super::protocol::Load;
 use super::super::quantities::CORES;
 use super::super::session::Session;
 use super::super::timing::{few, least, wanted_s};
-use super::turns::Beside;
+use super::turns::CoRun;
 use super::{Fault, Run, nothing};
 use crate::stats::P99_SAMPLES;
 
@@ -17,8 +17,8 @@ use crate::stats::P99_SAMPLES;
 pub(super) type Loads = BTreeMap<String, Load>;
 
 /// So often a phase goes on that had too few samples, by so much longer than seems to be needed.
-pub(super) const MORE: u32 = 3;
-pub(super) const SPARE: f64 = 1.05;
+pub(super) const RETRIES: u32 = 3;
+pub(super) const TIME_MARGIN: f64 = 1.05;
 /// By so much a phase is longer that is run once more.
 const LONGER: f64 = 5.0;
 
@@ -46,9 +46,9 @@ impl<'a> Run<'_, 'a> {
             let asked = (wanted, decides.then_some(name));
             let reference = if cell.has_beside { None } else { self.reference.take() };
             let progress = match reference {
-                Some(mut open) => {
-                    let taken = self.turns(number, (&mut open.session, session), asked, &loads);
-                    self.reference = Some(open);
+                Some(mut running) => {
+                    let taken = self.turns(number, (&mut running.session, session), asked, &loads);
+                    self.reference = Some(running);
                     taken?
                 }
                 None => {
@@ -94,7 +94,7 @@ impl<'a> Run<'_, 'a> {
             wanted_s(load, &profile(name), samples, true)
         });
         let wanted = wanted.fold(0.0, f64::max);
-        let Beside { phase, alone, turns } =
+        let CoRun { phase, alone, turns } =
             self.beside_in_turns(number, cell, session, (wanted, &loads))?;
         let mut roles: Vec<Role> =
             cell.roles().map(|role| self.role(cell, role, Some(&phase))).collect();
@@ -118,17 +118,17 @@ impl<'a> Run<'_, 'a> {
         (asked, samples): ((f64, Option<&String>), u32),
         (loads, part): (&Loads, u32),
     ) -> Result<Phase, Fault> {
-        let mut parts = part * (1 + MORE)..;
+        let mut parts = part * (1 + RETRIES)..;
         let mut part = || parts.next().unwrap_or_default();
         let mut phase = self.phase(number, session, asked, (loads, part()))?;
         let (wanted_s, Some(role)) = asked else { return Ok(phase) };
         let wanted = P99_SAMPLES.min(samples as usize);
-        for _ in 0..MORE {
+        for _ in 0..RETRIES {
             let has = phase.progress(role).map_or(0, |progress| progress.latency.samples);
             if has == 0 || has >= wanted || self.clock.shortens() {
                 break;
             }
-            let missing = (wanted - has) as f64 / has as f64 * phase.seconds() * SPARE;
+            let missing = (wanted - has) as f64 / has as f64 * phase.seconds() * TIME_MARGIN;
             let missing = (missing.min(wanted_s * 4.0), None);
             let more = self.phase(number, session, missing, (loads, part()))?;
             phase.append(more);
@@ -164,7 +164,7 @@ impl<'a> Run<'_, 'a> {
 
     /// How long a phase is that wants so many seconds.
     pub(super) fn seconds(&self, number: usize, wanted_s: f64) -> Result<f64, Fault> {
-        let behind = self.of.plan.cells.get(number + 1..).unwrap_or_default();
+        let behind = self.experiment.plan.cells.get(number + 1..).unwrap_or_default();
         let to_do = behind.iter().filter(|cell| cell.unavailable.is_none());
         let beside = |cell: &CellPlan| match cell.in_turns {
             InTurns::Nothing => 1,
@@ -172,7 +172,7 @@ impl<'a> Run<'_, 'a> {
             InTurns::All => 2 * self.long_turns(),
         };
         let (mut phases, mut starts) = (1, 0);
-        phases += self.of.plan.cells.get(number).map_or(1, beside);
+        phases += self.experiment.plan.cells.get(number).map_or(1, beside);
         for cell in to_do {
             phases += if cell.has_beside { beside(cell) } else { 0 };
             let is_new = cell.way == Way::Native || !cell.has_beside;

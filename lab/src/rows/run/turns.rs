@@ -6,7 +6,7 @@ use super::super::measure::Phase;
 use super::super::plan::{CellPlan, InTurns};
 use super::super::session::Session;
 use super::super::timing::{LONG_TURNS, wanted_s};
-use super::phases::{Loads, MORE, SPARE, alone};
+use super::phases::{Loads, RETRIES, TIME_MARGIN, alone};
 use super::{Fault, Run, nothing};
 use crate::stats::P99_SAMPLES;
 
@@ -17,10 +17,10 @@ const TURN_SAMPLES: u32 = 10;
 const SETTLES: f64 = 10.0;
 
 /// Two sessions that take turns: the reference, and that of the cell.
-type Both<'r, 's> = (&'r mut Session<'s>, &'r mut Session<'s>);
+type Pair<'r, 's> = (&'r mut Session<'s>, &'r mut Session<'s>);
 
 /// What all roles of a cell did beside each other.
-pub(super) struct Beside {
+pub(super) struct CoRun {
     pub(super) phase: Phase,
     /// What the role that decides did alone meanwhile.
     pub(super) alone: Option<Progress>,
@@ -33,7 +33,7 @@ impl<'a> Run<'_, 'a> {
     pub(super) fn turns(
         &self,
         number: usize,
-        (reference, session): Both<'_, 'a>,
+        (reference, session): Pair<'_, 'a>,
         (seconds, decides): (f64, Option<&String>),
         loads: &Loads,
     ) -> Result<Option<Progress>, Fault> {
@@ -75,19 +75,19 @@ impl<'a> Run<'_, 'a> {
         cell: &CellPlan,
         session: &mut Session<'a>,
         (seconds, loads): (f64, &Loads),
-    ) -> Result<Beside, Fault> {
+    ) -> Result<CoRun, Fault> {
         let asked = ((seconds, Some(&cell.measured)), cell.samples);
         let is_in_turns = cell.in_turns != InTurns::Nothing;
-        let Some(mut open) = self.reference.take_if(|_| is_in_turns) else {
+        let Some(mut running) = self.reference.take_if(|_| is_in_turns) else {
             let phase = self.enough(number, session, asked, (loads, 0))?;
-            return Ok(Beside { phase, alone: None, turns: Turns::default() });
+            return Ok(CoRun { phase, alone: None, turns: Turns::default() });
         };
-        let both = (&mut open.session, session);
+        let both = (&mut running.session, session);
         let taken = match cell.in_turns {
             InTurns::All => self.all_in_turns(number, both, asked, loads),
             _ => self.alone_in_turns(number, cell, both, (seconds, loads)),
         };
-        self.reference = Some(open);
+        self.reference = Some(running);
         taken
     }
 
@@ -100,10 +100,10 @@ impl<'a> Run<'_, 'a> {
     fn all_in_turns(
         &self,
         number: usize,
-        (reference, session): Both<'_, 'a>,
+        (reference, session): Pair<'_, 'a>,
         asked: ((f64, Option<&String>), u32),
         loads: &Loads,
-    ) -> Result<Beside, Fault> {
+    ) -> Result<CoRun, Fault> {
         let ((seconds, decides), _) = asked;
         let count = self.long_turns();
         self.has_time(2.0 * count as f64 * self.seconds(number, seconds)?)?;
@@ -119,7 +119,7 @@ impl<'a> Run<'_, 'a> {
             join(&mut all, here);
         }
         let phase = all.ok_or_else(|| nothing("turns"))?;
-        Ok(Beside { phase, alone: None, turns })
+        Ok(CoRun { phase, alone: None, turns })
     }
 
     /// The role that decides alone in the reference, and all roles beside each other. All turns
@@ -128,12 +128,12 @@ impl<'a> Run<'_, 'a> {
         &self,
         number: usize,
         cell: &CellPlan,
-        (reference, session): Both<'_, 'a>,
+        (reference, session): Pair<'_, 'a>,
         (beside_s, loads): (f64, &Loads),
-    ) -> Result<Beside, Fault> {
+    ) -> Result<CoRun, Fault> {
         let (alone_s, lone) = self.lone(cell);
         let count = self.long_turns() as u32;
-        let each = |all_s: f64| self.seconds(number, all_s * SPARE / f64::from(count));
+        let each = |all_s: f64| self.seconds(number, all_s * TIME_MARGIN / f64::from(count));
         let (alone_s, beside_s) = (each(alone_s)?, each(beside_s)?);
         self.has_time(f64::from(count) * (alone_s + beside_s))?;
         let (name, settle_s) = (&cell.measured, self.clock.settle_s());
@@ -143,7 +143,7 @@ impl<'a> Run<'_, 'a> {
             did.is_none_or(|did| did.latency.samples >= wanted)
         };
         let (mut own, mut all) = (None, None);
-        for turn in 0..count + MORE {
+        for turn in 0..count + RETRIES {
             let is_over = self.clock.shortens() || is_enough(&own) && is_enough(&all);
             if turn >= count && is_over {
                 break;
@@ -160,7 +160,7 @@ impl<'a> Run<'_, 'a> {
         }
         let phase = all.ok_or_else(|| nothing(name))?;
         let alone = own.and_then(|own| alone(&own, name));
-        Ok(Beside { phase, alone, turns: Turns::default() })
+        Ok(CoRun { phase, alone, turns: Turns::default() })
     }
 
     /// The load of the role that decides, alone, and how long its samples take.

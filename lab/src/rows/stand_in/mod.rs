@@ -27,9 +27,9 @@ use xsched_hal_host::{BusyLoop, HostCommand, HostConfig, HostDevice};
 
 use self::role::{Phase, Role, Sink};
 use super::protocol::{Answer, Order, RoleAnswer, RoleSpec, Spec, VERSION};
-use crate::console::output::Stream;
 use crate::device::LabError;
 use crate::error::CommandError;
+use xsched_console::output::Stream;
 
 /// Variables that say who decides, as the C libraries read them.
 const POLICY: &str = "XSCHED_POLICY";
@@ -38,9 +38,6 @@ const K: &str = "XSCHED_AUTO_XQUEUE_KDEADLINE";
 const DEFAULT_POLICY: &str = "hpf";
 
 /// Is the program that a file describes, until its input ends.
-///
-/// # Errors
-/// If the file or standard output cannot be used. What else goes wrong is said in the protocol.
 pub(crate) fn execute(file: &Path) -> Result<(), CommandError> {
     let text = fs::read_to_string(file)
         .map_err(|source| CommandError::Read { place: file.display().to_string(), source })?;
@@ -60,7 +57,7 @@ pub(crate) fn execute(file: &Path) -> Result<(), CommandError> {
 }
 
 fn say(what: &serde_json::Value) -> Result<(), CommandError> {
-    Stream::Stdout.insist(&format!("{what}\n"))
+    Ok(Stream::Stdout.insist(&format!("{what}\n"))?)
 }
 
 /// The moment by the clock that all programs of a cell have.

@@ -1,10 +1,10 @@
 //! Section 5: BERT with one, three and six clients.
 
 use super::super::plan::{RolePlan, Way};
-use super::build::{Group, Unit, role};
+use super::build::{Granularity, Group, role};
 use super::goals::{GoalPlan, LAUNCHES, results};
 use super::{Definition, Setting};
-use crate::paper::Goal;
+use xsched_sim::stats::Goal;
 
 /// Between a client's requests.
 const PAUSE_MS: f64 = 20.0;
@@ -26,7 +26,8 @@ const fn mode(graph: bool) -> &'static str {
 pub(super) fn alone(setting: Setting) -> Definition {
     let mut row = Definition::new("5.1", "BERT, one task", "bert_one_task");
     for graph in [false, true] {
-        let group = Group::new(mode(graph), Unit::Threads, vec![client("task", graph).paused(0.0)]);
+        let group =
+            Group::new(mode(graph), Granularity::Threads, vec![client("task", graph).paused(0.0)]);
         let group = group.only_alone();
         let goal = GoalPlan::new(
             "plan",
@@ -50,7 +51,7 @@ pub(super) fn alone(setting: Setting) -> Definition {
 pub(super) fn sequence(setting: Setting) -> Definition {
     let mut row = Definition::new("5.3", "BERT, one after the other", "bert_sequence");
     let tasks = ["first", "second"].map(|name| client(name, false).paused(SEQUENCE_PAUSE_MS));
-    let group = Group::new("eager", Unit::Threads, tasks.into()).only_alone().samples(300);
+    let group = Group::new("eager", Granularity::Threads, tasks.into()).only_alone().samples(300);
     let goal = GoalPlan::new(
         "plan",
         "latency of the second over that without XSched",
@@ -71,9 +72,9 @@ pub(super) fn three(setting: Setting) -> Definition {
         let clients = ["a", "b", "c"].map(|name| client(name, graph).paused(PAUSE_MS));
         let group = Group::new(titled(graph, unit, ""), unit, clients.into());
         let group = group.ways(&ways).alone(&["a"]).samples(300);
-        let group = group.needs_gpu(setting.hal == HOST && unit == Unit::Processes);
+        let group = group.needs_gpu(setting.hal == HOST && unit == Granularity::Processes);
         row.plan.cells.extend(group.cells(setting));
-        if unit == Unit::Threads {
+        if unit == Granularity::Threads {
             row.goals.push(GoalPlan::new(
                 "plan",
                 &format!("{}: requests of all a second over those without XSched", mode(graph)),
@@ -94,17 +95,17 @@ pub(super) fn three(setting: Setting) -> Definition {
 const HOST: super::Hal = super::Hal::Host;
 
 /// Graphs first: they show the device, and the others the host.
-fn modes() -> [(bool, Unit); 4] {
+fn modes() -> [(bool, Granularity); 4] {
     [
-        (true, Unit::Processes),
-        (true, Unit::Threads),
-        (false, Unit::Processes),
-        (false, Unit::Threads),
+        (true, Granularity::Processes),
+        (true, Granularity::Threads),
+        (false, Granularity::Processes),
+        (false, Granularity::Threads),
     ]
 }
 
-fn titled(graph: bool, unit: Unit, clients: &str) -> String {
-    let unit = if unit == Unit::Threads { "threads" } else { "processes" };
+fn titled(graph: bool, unit: Granularity, clients: &str) -> String {
+    let unit = if unit == Granularity::Threads { "threads" } else { "processes" };
     format!("{clients}{}, {unit}", mode(graph))
 }
 
@@ -139,23 +140,23 @@ pub(super) fn priorities(setting: Setting) -> Definition {
     let mut row = Definition::new("5.4", "BERT under priority", "bert_priority");
     for (graph, unit) in modes() {
         let ways: &[Way] = match unit {
-            Unit::Processes => &[Way::Native, Way::Xsched, Way::Mps],
-            Unit::Threads => &[Way::Native, Way::Xsched, Way::Priorities],
+            Granularity::Processes => &[Way::Native, Way::Xsched, Way::Mps],
+            Granularity::Threads => &[Way::Native, Way::Xsched, Way::Priorities],
         };
         let group = Group::new(titled(graph, unit, "six, "), unit, six(graph)).ways(ways);
         let group = group.priorities(&[3, 3, 2, 2, 1, 1]).alone(&["high-1"]);
-        let group = group.needs_gpu(setting.hal == HOST && unit == Unit::Processes);
+        let group = group.needs_gpu(setting.hal == HOST && unit == Granularity::Processes);
         row.plan.cells.extend(group.cells(setting));
         if graph {
             let bound = "high-2 has the same priority, and one of them waits for the other";
             row.goals.push(over_alone(&group, "five others").bound(bound));
-        } else if unit == Unit::Threads {
+        } else if unit == Granularity::Threads {
             row.goals.extend(of_the_plan(&group));
         }
     }
     for (name, work, dtype) in [("base", "bert-base", "fp32"), ("large", "bert-large", "fp16")] {
         let name = format!("{name}, endless others, graph, processes");
-        let group = Group::new(name, Unit::Processes, one_urgent(work, dtype));
+        let group = Group::new(name, Granularity::Processes, one_urgent(work, dtype));
         let group = group.alone(&["high-1", "low-1"]);
         let bound = "what runs goes on to its next gate first";
         row.goals.push(over_alone(&group, "five that are always busy").bound(bound));
@@ -168,7 +169,7 @@ pub(super) fn priorities(setting: Setting) -> Definition {
         row.plan.cells.extend(group.cells(setting));
     }
     let ways = [Way::Native, Way::Xsched];
-    let group = Group::new("three, eager, threads", Unit::Threads, three_ranked(false));
+    let group = Group::new("three, eager, threads", Granularity::Threads, three_ranked(false));
     let group = group.ways(&ways).alone(&["high-1"]).samples(300);
     row.plan.cells.extend(group.cells(setting));
     row.results = plan_results();

@@ -23,7 +23,7 @@ const NO_MPS: &str = "AMD's driver has no MPS";
 
 /// Whether roles are threads of one process, or processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Unit {
+pub(super) enum Granularity {
     Threads,
     Processes,
 }
@@ -119,7 +119,7 @@ impl RolePlan {
 #[derive(Clone, Debug)]
 pub(super) struct Group {
     name: String,
-    unit: Unit,
+    unit: Granularity,
     roles: Vec<RolePlan>,
     ways: Vec<Way>,
     alone: Vec<String>,
@@ -138,7 +138,7 @@ pub(super) struct Group {
 
 impl Group {
     /// Roles of which the first is measured, alone and beside the others.
-    pub(super) fn new(name: impl Into<String>, unit: Unit, roles: Vec<RolePlan>) -> Self {
+    pub(super) fn new(name: impl Into<String>, unit: Granularity, roles: Vec<RolePlan>) -> Self {
         let alone = roles.iter().map(|role| role.spec.name.clone()).collect();
         Self {
             name: name.into(),
@@ -252,7 +252,7 @@ impl Group {
             environment: self.environment.clone(),
             ..ProcessPlan::default()
         };
-        let together = self.unit == Unit::Threads || self.program == Program::Triton;
+        let together = self.unit == Granularity::Threads || self.program == Program::Triton;
         if together || hal == Hal::Host && !self.needs_gpu {
             return vec![process(roles)];
         }

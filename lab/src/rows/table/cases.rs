@@ -2,10 +2,10 @@
 
 use super::super::plan::{Hal, RolePlan, Way};
 use super::super::protocol::Load;
-use super::build::{Group, HOST_SCALE, Unit, role};
+use super::build::{Granularity, Group, HOST_SCALE, role};
 use super::goals::{GoalPlan, HOLD, results};
 use super::{Definition, Setting};
-use crate::paper::Goal;
+use xsched_sim::stats::Goal;
 
 /// Between two frames, and between two transcriptions.
 const FRAME_MS: f64 = 40.0;
@@ -56,7 +56,7 @@ pub(super) fn training(setting: Setting) -> Definition {
             production.priority(10).share(80),
             one("opportunistic").endless(2).priority(-10).share(20),
         ];
-        let group = Group::new(name, Unit::Processes, roles).samples(200).ways(ways);
+        let group = Group::new(name, Granularity::Processes, roles).samples(200).ways(ways);
         let cell = group.cell_name(Way::Xsched);
         let kept = |role, goal| {
             let what = format!("{name}: {role}'s rate over its rate alone");
@@ -90,7 +90,7 @@ pub(super) fn mixed(setting: Setting) -> Definition {
             production.priority(10).share(60).paused(pause_ms),
             role("opportunistic", "cfd").priority(-10).share(40).endless(2),
         ];
-        let group = Group::new(name, Unit::Processes, roles);
+        let group = Group::new(name, Granularity::Processes, roles);
         let group = group.ways(&[Way::Native, Way::Xsched, Way::Mps, Way::MpsPercent]);
         let cell = group.cell_name(Way::Xsched);
         let goal = GoalPlan::new(
@@ -126,7 +126,7 @@ pub(super) fn conference(setting: Setting) -> Definition {
             .option("laxity_ms", laxity_ms * HOST_SCALE)
             .load(Load::Periodic { every_ms: speech_ms }),
     ];
-    let group = Group::new("processes", Unit::Processes, roles);
+    let group = Group::new("processes", Granularity::Processes, roles);
     let hpf = group.clone();
     let group = group.policy("lax").ways(&[Way::Native, Way::Xsched, Way::Mps]);
     let group = group.variable_of(1, "XSCHED_AUTO_XQUEUE_LAXITY", laxity_ms * 1e3);
@@ -168,14 +168,14 @@ pub(super) fn server(setting: Setting) -> Definition {
         ("triton", Load::Poisson { per_s: URGENT_PER_S }),
         ("triton, closed", Load::Closed { pause_ms: 20.0, jitter_ms: 2.0, requests: None }),
     ] {
-        let group = Group::new(name, Unit::Processes, served(load)).triton().ways(&ways);
+        let group = Group::new(name, Granularity::Processes, served(load)).triton().ways(&ways);
         row.goals.push(over_alone(&group, "high"));
         row.plan.cells.extend(group.cells(setting));
     }
     // Each start of a server serves both loads.
     row.plan.cells.sort_by_key(|cell| cell.way);
     let load = Load::Closed { pause_ms: 20.0, jitter_ms: 2.0, requests: None };
-    let group = Group::new("without a server", Unit::Processes, served(load));
+    let group = Group::new("without a server", Granularity::Processes, served(load));
     let group = group.ways(&[Way::Native, Way::Xsched, Way::Mps]);
     row.goals.push(over_alone(&group, "high"));
     row.plan.cells.extend(group.cells(setting));
@@ -209,7 +209,8 @@ pub(super) fn arrivals(setting: Setting) -> Definition {
             let one = role(name, work).dtype("fp16").graph(true).batch(batch).deadline(30_000.0);
             one.load(Load::Lognormal { per_s, sigma: 2.0 })
         });
-        let group = Group::new(format!("{rate} per s"), Unit::Threads, roles.into()).alone(&[]);
+        let group =
+            Group::new(format!("{rate} per s"), Granularity::Threads, roles.into()).alone(&[]);
         let kedf = group.clone().policy("kedf").variable("XSCHED_AUTO_XQUEUE_KDEADLINE", K);
         let kedf = kedf.variable("XSCHED_AUTO_XQUEUE_DEADLINE", 30_000_000);
         row.plan.cells.extend(kedf.cells(setting));
@@ -245,7 +246,7 @@ pub(super) fn language(setting: Setting) -> Definition {
         chat.load(Load::Poisson { per_s: 4.0 }),
         one("batch").priority(-10).option("new_tokens", 64).endless(16),
     ];
-    let group = Group::new("processes", Unit::Processes, roles).samples(300);
+    let group = Group::new("processes", Granularity::Processes, roles).samples(300);
     let group = group.ways(&[Way::Native, Way::Xsched, Way::Mps]);
     let cell = group.cell_name(Way::Xsched);
     let goal = |what: &str, quantity, most| {

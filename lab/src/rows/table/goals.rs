@@ -1,6 +1,6 @@
 //! What is asked for of a row, and what the plan's form has of it.
 
-use crate::paper::Goal;
+use xsched_sim::stats::Goal;
 
 /// What bounds a process of the highest priority beside another process.
 pub(super) const HOLD: &str =

@@ -1,10 +1,10 @@
 //! Sections 7.3 and 7.4: what thresholds, levels and spacings cost real models.
 
 use super::super::plan::{CellPlan, RolePlan, Way};
-use super::build::{Group, Unit, role};
+use super::build::{Granularity, Group, role};
 use super::goals::{GoalPlan, LAUNCHES, results};
 use super::{Definition, Setting};
-use crate::paper::Goal;
+use xsched_sim::stats::Goal;
 
 /// Commands in flight.
 const THRESHOLDS: [u32; 6] = [10, 1, 2, 3, 5, 8];
@@ -27,7 +27,7 @@ fn works() -> [(&'static str, RolePlan); 3] {
 }
 
 fn group(name: &str, role: RolePlan) -> Group {
-    Group::new(name, Unit::Processes, vec![role.endless(1)]).only_alone().samples(300)
+    Group::new(name, Granularity::Processes, vec![role.endless(1)]).only_alone().samples(300)
 }
 
 /// The reference, and a cell for each setting.

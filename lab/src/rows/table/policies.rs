@@ -1,10 +1,10 @@
 //! Section 7.2: priorities and parts, with two processes of ResNet-152.
 
 use super::super::plan::{RolePlan, Way};
-use super::build::{Group, Unit, role};
+use super::build::{Granularity, Group, role};
 use super::goals::{GoalPlan, HOLD, results};
 use super::{Definition, Setting};
-use crate::paper::Goal;
+use xsched_sim::stats::Goal;
 
 /// How busy the foreground would be alone, in percent.
 const LOAD_PERCENT: f64 = 20.0;
@@ -35,7 +35,8 @@ pub(super) fn fixed(setting: Setting) -> Definition {
         let [foreground, background] = ["foreground", "background"].map(one);
         let roles =
             vec![foreground.priority(10).busy(LOAD_PERCENT), background.priority(-10).endless(2)];
-        let group = Group::new(format!("{}, processes", mode(graph)), Unit::Processes, roles);
+        let group =
+            Group::new(format!("{}, processes", mode(graph)), Granularity::Processes, roles);
         let group = group.ways(&[Way::Native, Way::Xsched, Way::Mps, Way::MpsXsched]);
         let cell = group.cell_name(Way::Xsched);
         let of = |role, quantity| (cell.as_str(), role, quantity);
@@ -75,7 +76,8 @@ pub(super) fn partition(setting: Setting) -> Definition {
     for graph in [false, true] {
         let one = |name, share| resnet(name, graph, EAGER_BATCH_OF_PARTS).share(share).endless(2);
         let roles = vec![one("first", SHARES.0), one("second", SHARES.1)];
-        let group = Group::new(format!("{}, processes", mode(graph)), Unit::Processes, roles);
+        let group =
+            Group::new(format!("{}, processes", mode(graph)), Granularity::Processes, roles);
         let group = group.ways(&[Way::Native, Way::Xsched, Way::Mps, Way::MpsPercent]);
         let group = group.policy("up");
         let cell = group.cell_name(Way::Xsched);

@@ -1,11 +1,10 @@
 //! Sections 4.2 and 7.1: unmodified programs, each with the same results as without XSched.
 
-use super::super::lines;
 use super::super::plan::{CellPlan, Hal, ProcessPlan, Program, Way};
-use super::build::{Group, Unit, role};
+use super::build::{Granularity, Group, role};
 use super::goals::{GoalPlan, LAUNCHES};
 use super::{Definition, Setting};
-use crate::paper::Goal;
+use xsched_sim::stats::Goal;
 
 /// What a cell costs at most.
 const COST_MAX: f64 = 1.034;
@@ -65,7 +64,6 @@ pub(super) fn portability(setting: Setting) -> Definition {
         row.goals.push(cost.bound(if script == "threads.py" { TURNS } else { LAUNCHES }));
         row.plan.cells.push(cell);
     }
-    row.notes.extend(lines::sentence());
     row
 }
 
@@ -73,7 +71,7 @@ pub(super) fn portability(setting: Setting) -> Definition {
 fn suites(row: &mut Definition, suites: &[&str], setting: Setting) {
     for suite in suites {
         let one = role("suite", "operators").option("suite", *suite);
-        let group = Group::new(*suite, Unit::Processes, vec![one]);
+        let group = Group::new(*suite, Granularity::Processes, vec![one]);
         let group = group.only_alone().samples(100).needs_gpu(true);
         let cell = group.cell_name(Way::Xsched);
         let of = |quantity| (cell.as_str(), "suite", quantity);

@@ -51,6 +51,40 @@ static int call_in(handle stream, int *flag) {
                                                                               flag);
 }
 
+static void naps(void *nothing) {
+  (void)nothing;
+  usleep(2000);
+}
+
+// A thread that has a stream of a context always busy with short work: one that ends nothing for
+// long would hold no other.
+static struct {
+  handle stream, context;
+  pthread_t thread;
+  int is_over;
+} busy;
+
+static void set_current(handle context);
+
+static void *keeps_busy(void *nothing) {
+  (void)nothing;
+  int (*call)(handle, void (*)(void *), void *) = find("cuLaunchHostFunc");
+  set_current(busy.context);
+  while (!__atomic_load_n(&busy.is_over, __ATOMIC_ACQUIRE)) OK(call(busy.stream, naps, NULL));
+  return NULL;
+}
+
+static void keep_busy(handle stream) {
+  busy.stream = stream;
+  OK(((int (*)(handle *))find("cuCtxGetCurrent"))(&busy.context));
+  CHECK(pthread_create(&busy.thread, NULL, keeps_busy, NULL) == 0);
+}
+
+static void end_busy(void) {
+  __atomic_store_n(&busy.is_over, 1, __ATOMIC_RELEASE);
+  CHECK(pthread_join(busy.thread, NULL) == 0);
+}
+
 static void set(int *flag) { __atomic_store_n(flag, 1, __ATOMIC_RELEASE); }
 
 static handle stream_of(int priority) {
@@ -147,14 +181,13 @@ static void compared(void) {
   OK(stream_synchronize(low_stream));
   set_current(primary);
   handle urgent = stream_of(-1);
-  int flag = 0;
-  OK(call_in(urgent, &flag));
+  keep_busy(urgent);
   usleep(50 * 1000);
   pthread_t thread;
   CHECK(pthread_create(&thread, NULL, launches_low, NULL) == 0);
   usleep(200 * 1000);
   CHECK(!__atomic_load_n(&was_launched, __ATOMIC_ACQUIRE));
-  set(&flag);
+  end_busy();
   CHECK(pthread_join(thread, NULL) == 0);
   OK(stream_synchronize(low_stream));
   set_current(low_context);
@@ -163,7 +196,7 @@ static void compared(void) {
 }
 
 // Holds a stream of the current context behind its gates, for an urgent one of another context.
-static int first_done, urgent_done;
+static int first_done;
 static pointer held_words;
 
 static handle hold(handle function, handle *urgent) {
@@ -176,7 +209,7 @@ static handle hold(handle function, handle *urgent) {
   beside = here == primary ? create_by(2, 0, &other) : primary;
   set_current(beside);
   *urgent = stream_of(-1);
-  OK(call_in(*urgent, &urgent_done));
+  keep_busy(*urgent);
   set_current(here);
   usleep(50 * 1000);
   set(&first_done);
@@ -192,7 +225,64 @@ static void frees(void) {
   handle low = hold(fill, &urgent);
   OK(release(memory));
   CHECK(((int (*)(handle))find("cuStreamQuery"))(low) == 0);
-  set(&urgent_done);
+  end_busy();
+  CHECK(all_are(held_words, 8));
+}
+
+// What a thread does while it ends, after the destructors of libraries' variables.
+static pthread_key_t at_end;
+static handle late_stream;
+static pointer late_words, early_memory, late_memory;
+
+static void launches_late(void *rounds) {
+  (void)rounds;
+  set_current(primary);
+  for (unsigned n = 1; n <= 10; n++) OK(put(fill, late_stream, late_words, 100 + n));
+  OK(stream_synchronize(late_stream));
+}
+
+static void *launches_until_the_end(void *rounds) {
+  set_current(primary);
+  OK(put(fill, late_stream, late_words, 1));
+  CHECK(pthread_setspecific(at_end, rounds) == 0);
+  return NULL;
+}
+
+static void of_ending_threads(void) {
+  OK(stream_create(&late_stream, 1));
+  late_words = words();
+  CHECK(pthread_key_create(&at_end, launches_late) == 0);
+  for (int n = 0; n < 5; n++) {
+    pthread_t thread;
+    CHECK(pthread_create(&thread, NULL, launches_until_the_end, &at_end) == 0);
+    CHECK(pthread_join(thread, NULL) == 0);
+    CHECK(all_are(late_words, 110));
+  }
+}
+
+static void frees_late(void *low) {
+  OK(release(late_memory));
+  CHECK(((int (*)(handle))find("cuStreamQuery"))((handle)low) == 0);
+}
+
+static void *frees_until_the_end(void *nothing) {
+  (void)nothing;
+  handle urgent;
+  set_current(primary);
+  OK(release(early_memory));
+  late_stream = hold(fill, &urgent);
+  CHECK(pthread_setspecific(at_end, late_stream) == 0);
+  return NULL;
+}
+
+static void frees_at_end(void) {
+  early_memory = words();
+  late_memory = words();
+  pthread_t thread;
+  CHECK(pthread_key_create(&at_end, frees_late) == 0);
+  CHECK(pthread_create(&thread, NULL, frees_until_the_end, NULL) == 0);
+  CHECK(pthread_join(thread, NULL) == 0);
+  end_busy();
   CHECK(all_are(held_words, 8));
 }
 
@@ -211,7 +301,7 @@ static void waits(void) {
   CHECK(pthread_create(&thread, NULL, waits_for_low, low) == 0);
   usleep(200 * 1000);
   CHECK(!__atomic_load_n(&waited, __ATOMIC_ACQUIRE));
-  set(&urgent_done);
+  end_busy();
   CHECK(pthread_join(thread, NULL) == 0);
   CHECK(all_are(held_words, 8));
 }
@@ -220,7 +310,7 @@ static void ends_held(void) {
   handle urgent, function, own = create_by(2, 0, &function);
   hold(function, &urgent);
   end(own);
-  set(&urgent_done);
+  end_busy();
   set_current(primary);
   OK(synchronize());
 }
@@ -325,10 +415,14 @@ static void *is_busy(void *nothing) {
   (void)nothing;
   set_current(primary);
   pointer at = words();
+  handle event;
+  OK(((int (*)(handle *, unsigned))find("cuEventCreate"))(&event, 2));
+  int (*record)(handle, handle) = find("cuEventRecord");
   while (!__atomic_load_n(&over, __ATOMIC_ACQUIRE)) {
     handle stream;
     OK(stream_create(&stream, 1));
     for (unsigned n = 0; n < 5; n++) OK(fill_with(stream, at, n));
+    for (unsigned n = 0; n < 100; n++) OK(record(event, stream));
     OK(put(fill, (handle)2, at, 1));
     OK(stream_synchronize(stream));
     OK(stream_destroy(stream));
@@ -342,6 +436,7 @@ static void child(handle stream, pointer at) {
   int is_past = fill_with(stream, at, 1) == 3 && fill_with(NULL, at, 1) == 3;
   is_past &= put(fill, (handle)2, at, 1) == 3 && stream_synchronize(stream) == 3;
   is_past &= release(at) == 3 && synchronize() == 3 && stream_destroy(stream) == 3;
+  is_past &= ((int (*)(handle, handle))find("cuEventRecord"))(NULL, stream) == 3;
   is_past &= ((int (*)(handle))find("cuCtxDestroy_v2"))(primary) == 3;
   is_past &= ((int (*)(int))find("cuDevicePrimaryCtxReset_v2"))(0) == 3;
   is_past &= ((int (*)(handle, int))find("cuStreamBeginCapture_v2"))(stream, 0) == 3;
@@ -356,7 +451,7 @@ static void forks(void) {
   OK(fill_with(stream, at, 1));
   OK(put(fill, (handle)2, at, 1));
   for (int t = 0; t < 3; t++) CHECK(pthread_create(&threads[t], NULL, is_busy, NULL) == 0);
-  for (int n = 0; n < 40; n++) {
+  for (int n = 0; n < 200; n++) {
     fflush(stdout);
     pid_t process = fork();
     if (process == 0) child(stream, at);
@@ -368,7 +463,7 @@ static void forks(void) {
   set(&over);
   for (int t = 0; t < 3; t++) CHECK(pthread_join(threads[t], NULL) == 0);
   OK(synchronize());
-  CHECK(all_are(at, 39));
+  CHECK(all_are(at, 199));
 }
 
 int main(int count, char **words) {
@@ -376,6 +471,7 @@ int main(int count, char **words) {
       {"versions", versions}, {"ends", ends},           {"elsewhere", elsewhere},
       {"devices", devices},   {"compared", compared},   {"frees", frees},
       {"waits", waits},       {"ends_held", ends_held}, {"of_threads", of_threads},
+      {"of_ending_threads", of_ending_threads}, {"frees_at_end", frees_at_end},
       {"left", left},         {"captured", captured},   {"forks", forks}};
   alarm(60);
   return run_mode(MODES, sizeof MODES / sizeof *MODES, count, words);

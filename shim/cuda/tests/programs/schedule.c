@@ -1,6 +1,9 @@
 // A program that launches through CUDA's driver, in the ways that its first argument names, and
 // checks the results. It prints a line that begins with FAILED for what is wrong.
 
+#include <malloc.h>
+#include <sys/wait.h>
+
 #include "calls.h"
 
 static void streams(void) {
@@ -15,6 +18,21 @@ static void streams(void) {
   for (int s = 0; s < 4; s++) CHECK(all_are(at[s], 500 + s));
   OK(stream_destroy(own[2]));
   OK(stream_destroy(own[3]));
+}
+
+// Asks the driver something before it is initialised, and then forks, as servers do with their
+// workers. The children go on as the parent does, which waits for them.
+static void fork_workers(void) {
+  int version, count;
+  OK(((int (*)(int *))find("cuDriverGetVersion"))(&version));
+  CHECK(((int (*)(int *))find("cuDeviceGetCount"))(&count) == 3);
+  for (int n = 0; n < 2; n++) {
+    fflush(stdout);
+    pid_t child = fork();
+    int status = -1;
+    if (!child) return;
+    CHECK(waitpid(child, &status, 0) == child && status == 0);
+  }
 }
 
 static void captured(void) {
@@ -35,6 +53,68 @@ static void captured(void) {
   OK(stream_synchronize(stream));
   OK(stream_synchronize(other));
   CHECK(all_are(at, 8) && all_are(beside, 9));
+}
+
+// A capture of this stream that is never ended.
+static void capture(handle stream) {
+  OK(((int (*)(handle, int))find("cuStreamBeginCapture_v2"))(stream, 2));
+  OK(fill_with(stream, words(), 1));
+}
+
+static void *captures_own(void *context) {
+  OK(((int (*)(handle))find("cuCtxSetCurrent"))(context));
+  capture((handle)2);
+  return NULL;
+}
+
+// Launches into a stream that had no queue before.
+static void launches_anew(void) {
+  handle stream;
+  OK(stream_create(&stream, 1));
+  pointer at = words();
+  for (unsigned n = 1; n <= 20; n++) OK(fill_with(stream, at, n));
+  OK(stream_synchronize(stream));
+  CHECK(all_are(at, 20));
+}
+
+// A capture ends with its stream, the thread of that, and its context.
+static void abandoned(void) {
+  handle stream;
+  OK(stream_create(&stream, 1));
+  capture(stream);
+  OK(stream_destroy(stream));
+  launches_anew();
+  pthread_t thread;
+  CHECK(pthread_create(&thread, NULL, captures_own, primary) == 0);
+  CHECK(pthread_join(thread, NULL) == 0);
+  launches_anew();
+  OK(stream_create(&stream, 1));
+  capture(stream);
+  OK(((int (*)(int))find("cuDevicePrimaryCtxReset_v2"))(0));
+  begin();
+  launches_anew();
+}
+
+static size_t allocated(void) {
+  struct mallinfo2 info = mallinfo2();
+  return info.uordblks + info.hblkhd;
+}
+
+// Events that are recorded once and destroyed leave nothing behind.
+static void events(void) {
+  handle stream, event;
+  OK(stream_create(&stream, 1));
+  OK(fill_with(stream, words(), 1));
+  size_t before = 0;
+  for (int n = 0; n < 40000; n++) {
+    if (n == 10000) before = allocated();
+    OK(((int (*)(handle *, unsigned))find("cuEventCreate"))(&event, 2));
+    OK(((int (*)(handle, handle))find("cuEventRecord"))(event, stream));
+    OK(stream_synchronize(stream));
+    OK(((int (*)(handle))find("cuEventDestroy_v2"))(event));
+  }
+  size_t after = allocated();
+  if (after > before + 100000) printf("FAILED: %zu bytes more\n", after - before);
 }
 
 static void *fills(void *count) {
@@ -159,6 +239,49 @@ static void reset(void) {
     OK(((int (*)(int))find("cuDevicePrimaryCtxReset_v2"))(0));
     begin();
   }
+}
+
+// A library retains and releases the primary context, which the program has as well, with an XQueue
+// of its own on one stream and none on another.
+static void retained(void) {
+  void *library = dlopen(getenv("PREEMPT"), RTLD_NOW);
+  CHECK(library != NULL);
+  int (*make_hardware)(uint64_t *, handle), (*make)(uint64_t *, uint64_t, int64_t, int64_t);
+  int (*query)(uint64_t, int *), (*end)(uint64_t), (*end_hardware)(uint64_t);
+  *(void **)&make_hardware = dlsym(library, "xsched_private_cuda_queue_create");
+  *(void **)&make = dlsym(library, "XQueueCreate");
+  *(void **)&query = dlsym(library, "XQueueQuery");
+  *(void **)&end = dlsym(library, "XQueueDestroy");
+  *(void **)&end_hardware = dlsym(library, "HwQueueDestroy");
+  int (*retain)(handle *, int) = find("cuDevicePrimaryCtxRetain");
+  int (*let_go)(int) = find("cuDevicePrimaryCtxRelease_v2");
+  handle stream, other, context;
+  OK(stream_create(&stream, 1));
+  OK(stream_create(&other, 1));
+  uint64_t hwq = 0, xq = 0, automatic = 0;
+  OK(make_hardware(&hwq, stream));
+  OK(make(&xq, hwq, 1, 0));
+  pointer at = words(), beside = words();
+  int state;
+  for (unsigned n = 1; n <= 3; n++) {
+    OK(fill_with(stream, at, n));
+    OK(fill_with(other, beside, n));
+    OK(synchronize());
+    CHECK(all_are(at, n) && all_are(beside, n));
+    if (n == 1) automatic = queue_of(other, &library);
+    // Not the last reference: nothing ends.
+    OK(retain(&context, 0));
+    OK(let_go(0));
+    OK(query(xq, &state));
+    OK(query(automatic, &state));
+  }
+  // The last one: what the interposer has made ends, and the program's XQueue is its own to end.
+  OK(let_go(0));
+  CHECK(query(automatic, &state) == 3);
+  OK(query(xq, &state));
+  OK(end(xq));
+  OK(end_hardware(hwq));
+  begin();
 }
 
 static void threads(void) {
@@ -414,13 +537,15 @@ static void left(void) {
 }
 
 int main(int count, char **words) {
-  static const mode MODES[] = {{"streams", streams}, {"captured", captured}, {"beside", beside},
+  static const mode MODES[] = {{"streams", streams}, {"workers", streams},
+               {"captured", captured}, {"abandoned", abandoned}, {"events", events}, {"beside", beside},
                {"blocking", blocking}, {"joined", joined},
                {"short_lived", short_lived}, {"reset", reset}, {"threads", threads},
-               {"copies", copies}, {"held", held}, {"waited", waited},
+               {"retained", retained}, {"copies", copies}, {"held", held}, {"waited", waited},
                {"calls", calls}, {"unasked", unasked}, {"alike", alike},
                {"beside_default", beside_default}, {"priorities", priorities},
                {"neighbours", neighbours}, {"waiters", waiters}, {"late", late},
                {"left", left}};
+  if (count > 1 && !strcmp(words[1], "workers")) fork_workers();
   return run_mode(MODES, sizeof MODES / sizeof *MODES, count, words);
 }

@@ -18,11 +18,11 @@ pub struct Bars {
     pub groups: Vec<String>,
     /// The kinds of bars.
     pub bars: Vec<Bar>,
-    /// What the lines across bars are.
+    /// Meaning of the lines across bars.
     pub marks: &'static str,
-    /// Whether the bars of a group stand on each other instead of side by side.
+    /// True if the bars of a group stand on each other instead of side by side.
     pub stacked: bool,
-    /// Whether the vertical axis is logarithmic if the values are far apart.
+    /// True if the vertical axis is logarithmic if the values are far apart.
     pub log: bool,
     /// A line through all groups, and its name.
     pub line: Option<(String, f64)>,
@@ -33,11 +33,11 @@ pub struct Bars {
 pub struct Bar {
     /// Shown in the legend.
     pub name: String,
-    /// Their heights; a bar that is not there is `None`.
+    /// Heights; a bar that is not there is `None`.
     pub values: Vec<Option<f64>>,
     /// Heights of lighter and thinner bars beside them.
     pub lighter: Vec<Option<f64>>,
-    /// What was published elsewhere, marked across the bar.
+    /// Published values, marked across the bar.
     pub published: Vec<Option<f64>>,
 }
 

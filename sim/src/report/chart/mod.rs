@@ -19,13 +19,13 @@ type Result<T> = std::result::Result<T, SvgError>;
 /// A figure.
 #[derive(Clone, Debug)]
 pub struct Chart {
-    /// What the figure is called, part of a file's name; not shown.
+    /// Name of the figure, part of a file's name; not shown.
     pub name: &'static str,
     /// Above the diagram. There is room for about 95 characters.
     pub title: String,
-    /// What the horizontal axis shows, with its unit.
+    /// Label of the horizontal axis, with its unit.
     pub x: &'static str,
-    /// What the vertical axis shows, with its unit.
+    /// Label of the vertical axis, with its unit.
     pub y: &'static str,
     /// The diagram.
     pub plot: Plot,

@@ -3,6 +3,7 @@
 use rand::RngExt;
 use xsched_core::check::Verdict;
 use xsched_core::policy::Policy as _;
+use xsched_node::entity::HoldCause;
 
 use super::link::{AGAIN_NS, Connection, PATIENCE_NS, State};
 use super::machine::{Daemon, LEASE, Place};
@@ -28,9 +29,9 @@ const FORCE_NS: u64 = LEASE.as_ns() / 2 + LATE_NS + INSPECT_NS;
 const CONNECT_NS: u64 = PATIENCE_NS + 2 * AGAIN_NS + 5 * LATE_NS;
 /// For how long a thread that opens a queue has the lock of the link, and the link itself has it.
 const LOCK_NS: u64 = PATIENCE_NS + AGAIN_NS + LATE_NS;
-/// When things were calm for so long and all processes have finished, a run is over.
+/// When things were calm for this time and all processes have finished, a run is over.
 const CALM_NS: u64 = CONNECT_NS + 100 * MS;
-/// When they were calm for so long, all processes must have finished.
+/// When they were calm for this time, all processes must have finished.
 const LIMIT_NS: u64 = 60_000 * MS;
 /// Findings of a run that are told.
 const FAILURES_MAX: usize = 1;
@@ -52,7 +53,7 @@ struct Wrong {
     gates_ns: Option<u64>,
 }
 
-/// Whether something has been wrong for longer than it may.
+/// True if something has been wrong for longer than it may.
 fn lasts(since_ns: &mut Option<u64>, is_wrong: bool, now_ns: u64, most_ns: u64) -> bool {
     let since = is_wrong.then(|| since_ns.unwrap_or(now_ns));
     *since_ns = since;
@@ -119,7 +120,7 @@ impl World {
         }
     }
 
-    /// Its gates are closed although the daemon is gone or silent.
+    /// Gates are closed although the daemon is gone or silent.
     fn held_too_long(&self, at: usize) -> Option<(&'static str, &'static str)> {
         let now_ns = self.now_ns();
         let process = &self.processes[at];
@@ -180,7 +181,7 @@ impl World {
         }
     }
 
-    /// Whether the daemon is wrong about the work of a process on a GPU, and whether its gates are
+    /// True if the daemon is wrong about the work of a process on a GPU, and whether its gates are
     /// not as they should be; `None` where nothing is promised.
     fn known(&self, at: usize, device: usize) -> Option<(bool, bool)> {
         let (number, daemon) = self.present()?;
@@ -199,26 +200,29 @@ impl World {
         let gates = unit.pages.iter().map(|page| self.pages[*page].closed);
         let is_other =
             should.is_some_and(|should| gates.into_iter().any(|closed| closed != should));
-        Some((loaded != place.state.is_loaded() && !is_alone, is_other))
+        Some((loaded != place.entity.is_ready() && !is_alone, is_other))
     }
 
-    /// Whether the gates of a process are to be closed: under `hpf` by priorities and by which
+    /// True if the gates of a process are to be closed: under `hpf` by priorities and by which
     /// processes have work, as far as the daemon knows; otherwise by what the policy has said.
     fn should_be_closed(&self, daemon: &Daemon, place: &Place) -> Option<bool> {
-        if place.state.is_held_by_hand() {
+        if place.entity.is_held_by(HoldCause::User) {
             return Some(true);
         }
-        if daemon.machine.policy().name() != "hpf" {
-            let table = daemon.machine.table();
+        let table = daemon.machine.table();
+        let is_passed_over =
+            |place: &Place| table.get(place.queue).is_some_and(|info| info.passed_over);
+        if daemon.machine.policy().name() != "hpf" || is_passed_over(place) {
             return Some(!table.get(place.queue)?.running);
         }
         let priority = |place: &Place| Some(daemon.clients.get(&place.connection)?.hints.priority);
         let is_above = |other: &Place| {
-            let competes = other.state.is_loaded() && !other.state.is_held_by_hand();
+            let competes = other.entity.is_ready() && !other.entity.is_held_by(HoldCause::User);
+            let competes = competes && !is_passed_over(other);
             competes && other.device == place.device && priority(other) > priority(place)
         };
         // Of one that has nothing to run it does not matter.
-        place.state.is_loaded().then(|| daemon.places.values().any(is_above))
+        place.entity.is_ready().then(|| daemon.places.values().any(is_above))
     }
 
     /// Whether the run is over, and all that should is through.

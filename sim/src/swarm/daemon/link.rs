@@ -36,7 +36,7 @@ pub(super) enum State {
     Up,
     /// It waits before it connects.
     Down,
-    /// It has said hello, or handed over so many pages but one, and waits for the answer.
+    /// It has said hello, or handed over this many pages but one, and waits for the answer.
     Asking { connection: usize, pages: usize },
     /// The daemon has everything, but for the work that has begun or ended since.
     Replacing { connection: usize },

@@ -8,7 +8,7 @@ use xsched_core::id::{DeviceId, ProcessId, QueueId};
 use xsched_core::level::{Level, LevelChoice};
 use xsched_core::scheduler::{Attach, Heap, Scheduler};
 use xsched_core::time::{Duration, Instant};
-use xsched_core::unit::{Ran, Unit};
+use xsched_node::entity::{GateWrite, HoldCause, RunInterval, SchedEntity, SelfReport};
 use xsched_policies::Any;
 
 use super::page::Page;
@@ -78,7 +78,7 @@ pub(super) enum Store {
 pub(super) struct Client {
     pub(super) process: usize,
     pub(super) hints: Hints,
-    by_hand: bool,
+    is_suspended: bool,
 }
 
 /// A process on a GPU.
@@ -88,13 +88,13 @@ pub(super) struct Place {
     pub(super) device: usize,
     pub(super) queue: QueueId,
     pub(super) pages: Vec<usize>,
-    pub(super) state: Unit,
+    pub(super) entity: SchedEntity,
     /// It wakes the daemon.
     is_wanted: bool,
 }
 
 impl Place {
-    /// Whether it is this GPU's of this connection.
+    /// True if it is this GPU's of this connection.
     pub(super) fn is(&self, connection: usize, device: usize) -> bool {
         (self.connection, self.device) == (connection, device)
     }
@@ -102,7 +102,7 @@ impl Place {
     /// Has it wake the daemon if there are others on its GPU or it is held. True if that is so from
     /// now on: it has to be looked at after this.
     fn update_wanted(&mut self, has_others: bool, pages: &mut [Page]) -> bool {
-        let wanted = has_others || self.state.is_held_by_hand();
+        let wanted = has_others || self.entity.is_held_by(HoldCause::User);
         if std::mem::replace(&mut self.is_wanted, wanted) == wanted {
             return false;
         }
@@ -116,7 +116,7 @@ impl Place {
 pub(super) struct Daemon {
     pub(super) version: u32,
     pub(super) is_alive: bool,
-    /// Its connections' thread has ended, and it is about to.
+    /// Connections' thread has ended, and it is about to.
     pub(super) ends: bool,
     pub(super) stopped_until_ns: u64,
     /// Since when it runs without having been stopped.
@@ -214,7 +214,7 @@ impl Daemon {
     /// If this thread was stopped past the lease, processes have opened their gates meanwhile.
     fn notice_a_gap(&mut self, now: Instant) {
         if now.since(self.renewed).as_ns() > LEASE.as_ns() / 2 {
-            let closed = self.places.values().filter(|place| place.state.is_held());
+            let closed = self.places.values().filter(|place| place.entity.is_held());
             let pages = closed.flat_map(|place| &place.pages);
             self.stores.extend(pages.map(|page| Store::Close { page: *page }));
         }
@@ -225,13 +225,18 @@ impl Daemon {
         let passed = now.since(std::mem::replace(&mut self.counted, now));
         let running = self.running();
         let (mut due, mut over) = (Vec::new(), Vec::new());
-        for (key, place) in self.places.iter_mut().filter(|(_, place)| place.state.is_loaded()) {
-            let ran = Ran::of(running[place.device], passed);
-            let ran = if place.state.runs() { ran } else { Ran::NOT };
-            let said_ns = place.pages.first().map_or(0, |page| pages[*page].used_ns);
-            let counted = place.state.count(ran, said_ns, now);
-            due.extend(counted.is_due.then_some(*key));
-            over.extend(counted.is_over.then_some(*key));
+        for (key, place) in self.places.iter_mut().filter(|(_, place)| place.entity.is_ready()) {
+            let ran = RunInterval::among(running[place.device], passed);
+            let ran = if place.entity.is_running() { ran } else { RunInterval::NONE };
+            let first = place.pages.first().map(|page| &pages[*page]);
+            let said = first.map_or_else(SelfReport::default, |page| SelfReport {
+                used_ns: page.used_ns,
+                ended: page.ended,
+                waited_us: None,
+            });
+            let accounting = place.entity.account(ran, said, now);
+            due.extend(accounting.is_report_due.then_some(*key));
+            over.extend(accounting.is_grace_over.then_some(*key));
         }
         due.into_iter().for_each(|key| self.report(key, now));
         over.into_iter().for_each(|key| self.look_at(key, now, pages));
@@ -239,7 +244,7 @@ impl Daemon {
 
     fn running(&self) -> [u64; DEVICES] {
         let mut running = [0; DEVICES];
-        let places = self.places.values().filter(|place| place.state.runs());
+        let places = self.places.values().filter(|place| place.entity.is_running());
         places.for_each(|place| running[place.device] += 1);
         running
     }
@@ -247,14 +252,14 @@ impl Daemon {
     fn report(&mut self, key: u32, now: Instant) {
         if let Some(place) = self.places.get_mut(&key) {
             // It is known.
-            let _ = self.machine.handle_report(now, place.queue, &place.state.take_report());
+            let _ = self.machine.handle_report(now, place.queue, &place.entity.take_report());
         }
     }
 
     fn take(&mut self, op: Op, now: Instant, pages: &mut [Page]) {
         match op {
             Op::Join { connection, process, hints } => {
-                self.clients.insert(connection, Client { process, hints, by_hand: false });
+                self.clients.insert(connection, Client { process, hints, is_suspended: false });
             }
             Op::Page { connection, page } => {
                 let ok = self.add_page(connection, page, now, pages);
@@ -270,7 +275,7 @@ impl Daemon {
                 client.hints.priority = Priority::new(priority).unwrap_or_default();
             }),
             Op::Hold { process, hold } => {
-                self.set(process, now, pages, |client| client.by_hand = hold);
+                self.set(process, now, pages, |client| client.is_suspended = hold);
             }
             Op::End => {}
         }
@@ -283,7 +288,7 @@ impl Daemon {
         let device = pages[page].device;
         if let Some(place) = self.places.values_mut().find(|place| place.is(id, device)) {
             place.pages.push(page);
-            self.stores.push_back(store(page, place.state.is_held()));
+            self.stores.push_back(store(page, place.entity.is_held()));
             return true;
         }
         let attach = Attach {
@@ -294,16 +299,16 @@ impl Daemon {
             ..Attach::default()
         };
         let Ok(queue) = self.machine.attach(now, attach) else { return false };
-        let (key, by_hand) = (queue.index() as u32, client.by_hand);
-        let state = Unit::new(pages[page].used_ns, now);
+        let (key, is_suspended) = (queue.index() as u32, client.is_suspended);
+        let entity = SchedEntity::new(pages[page].used_ns, now);
         let place =
-            Place { connection: id, device, queue, pages: vec![page], state, is_wanted: false };
+            Place { connection: id, device, queue, pages: vec![page], entity, is_wanted: false };
         self.places.insert(key, place);
         // A daemon before this one may have closed it.
         self.stores.push_back(Store::Open { page });
         self.update_wanted(key, now, pages);
-        if by_hand {
-            self.hold_by_hand(key, true, now, pages);
+        if is_suspended {
+            self.suspend(key, true, now, pages);
         }
         true
     }
@@ -359,26 +364,31 @@ impl Daemon {
             for (key, place) in self.places.iter().filter(|(_, place)| place.connection == *id) {
                 // It is known.
                 let _ = self.machine.set_hints(now, place.queue, client.hints);
-                keys.push((*key, client.by_hand));
+                keys.push((*key, client.is_suspended));
             }
         }
-        keys.into_iter().for_each(|(key, hold)| self.hold_by_hand(key, hold, now, pages));
+        keys.into_iter().for_each(|(key, hold)| self.suspend(key, hold, now, pages));
     }
 
-    fn hold_by_hand(&mut self, key: u32, hold: bool, now: Instant, pages: &mut [Page]) {
-        self.change(key, |unit| unit.hold_by_hand(hold, now));
+    fn suspend(&mut self, key: u32, hold: bool, now: Instant, pages: &mut [Page]) {
+        self.change(key, |unit| (unit.suspend(hold, now), ()));
         self.update_wanted(key, now, pages);
         self.report(key, now);
     }
 
-    /// Changes a process, and its gates if that matters.
-    fn change<T>(&mut self, key: u32, change: impl FnOnce(&mut Unit) -> T) -> Option<T> {
+    /// Changes what holds a process, and its gates if that matters.
+    fn change<T>(
+        &mut self,
+        key: u32,
+        change: impl FnOnce(&mut SchedEntity) -> (GateWrite, T),
+    ) -> Option<T> {
         let place = self.places.get_mut(&key)?;
-        let before = place.state.is_held();
-        let changed = change(&mut place.state);
-        let closed = place.state.is_held();
-        if closed != before {
-            self.stores.extend(place.pages.iter().map(|page| store(*page, closed)));
+        let before = place.entity.is_held();
+        let (_, changed) = change(&mut place.entity);
+        let is_held = place.entity.is_held();
+        if is_held != before {
+            self.stores.extend(place.pages.iter().map(|page| store(*page, is_held)));
+            place.entity.gates_written();
         }
         Some(changed)
     }
@@ -401,7 +411,10 @@ impl Daemon {
     fn look_at(&mut self, key: u32, now: Instant, pages: &[Page]) {
         let Some(place) = self.places.get_mut(&key) else { return };
         let Some(first) = place.pages.first().map(|page| &pages[*page]) else { return };
-        if place.state.look(first.load > 0, first.used_ns, now) {
+        let was_ready = place.entity.is_ready();
+        // Gates of what has no work are written at once.
+        let _ = place.entity.refresh(first.load > 0, first.used_ns, now);
+        if place.entity.is_ready() != was_ready {
             self.report(key, now);
         }
     }
@@ -423,7 +436,7 @@ impl Daemon {
             return;
         }
         self.renewed = now;
-        let closed = self.places.values().filter(|place| place.state.is_held());
+        let closed = self.places.values().filter(|place| place.entity.is_held());
         let pages = closed.flat_map(|place| &place.pages);
         self.stores.extend(pages.map(|page| Store::Renew { page: *page }));
     }
@@ -431,12 +444,12 @@ impl Daemon {
     /// For how long nothing has to be done unless something happens.
     pub(super) fn left(&self, now: Instant) -> Duration {
         let timer = self.machine.poll_timeout().map_or(IDLE, |due| due.since(now));
-        let is_closed = self.places.values().any(|place| place.state.is_held());
+        let is_closed = self.places.values().any(|place| place.entity.is_held());
         let lease = if is_closed { LEASE.per(4) } else { IDLE };
         let running = self.running();
-        let runs = self.places.values().filter(|place| place.state.runs());
-        let left = runs.map(|place| place.state.left_to_report().times(running[place.device]));
-        let looks = self.places.values().map(|place| place.state.left_to_look(now));
+        let runs = self.places.values().filter(|place| place.entity.is_running());
+        let left = runs.map(|place| place.entity.report_due_in().times(running[place.device]));
+        let looks = self.places.values().map(|place| place.entity.next_refresh_in(false, now));
         let looks = looks.min().unwrap_or(IDLE);
         timer.min(lease).min(left.min().unwrap_or(IDLE)).min(looks).min(IDLE).max(SHORTEST)
     }

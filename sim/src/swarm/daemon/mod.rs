@@ -2,11 +2,11 @@
 //! stopped or cut off at any moment.
 //!
 //! The scheduler machine, the policies and the state of a process on a GPU
-//! ([`Unit`](xsched_core::unit::Unit)) are the code that the daemon runs. All around them is a
-//! model that has the steps of the daemon's two threads, of a process's connection with it, of the
-//! watch of its gates and of what both share in memory, and leaves out how they are made of system
-//! calls. Tenants, draining and records are left out as well, and that a process that is alone on
-//! its GPU launches without counting.
+//! ([`SchedEntity`](xsched_node::entity::SchedEntity)) are the code that the daemon runs. All
+//! around them is a model that has the steps of the daemon's two threads, of a process's connection
+//! with it, of the watch of its gates and of what both share in memory, and leaves out how they are
+//! made of system calls. Tenants, draining and records are left out as well, and that a process
+//! that is alone on its GPU launches without counting.
 //! Between any two steps a thread may be late, stopped or killed. A GPU runs all streams side by
 //! side, each in order, and starts nothing behind a closed gate. That the count of a page and the
 //! wish to be woken never miss each other is taken for granted; a loom model of the real ones has

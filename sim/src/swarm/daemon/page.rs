@@ -11,6 +11,8 @@ pub(super) struct Page {
     pub(super) wanted: bool,
     /// Device time that the process has used.
     pub(super) used_ns: u64,
+    /// Commands of the process that have ended.
+    pub(super) ended: u64,
     /// The daemon's bit in the words of the gates.
     pub(super) closed: bool,
     /// Changes when a daemon closes the gates or renews its lease, and when that was.

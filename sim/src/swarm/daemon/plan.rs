@@ -36,7 +36,7 @@ pub(super) struct ProcessPlan {
 #[derive(Clone, Debug)]
 pub(super) struct QueuePlan {
     pub(super) device: usize,
-    /// Its gate is in a page of its own.
+    /// Gate is in a page of its own.
     pub(super) own_page: bool,
     pub(super) start_ns: u64,
     pub(super) requests: u32,
@@ -45,7 +45,7 @@ pub(super) struct QueuePlan {
     pub(super) think_ns: u64,
 }
 
-/// Something that happens: after this time, when the daemon or a process has made so many steps
+/// Something that happens: after this time, when the daemon or a process has made this many steps
 /// more. So it comes between two of them that belong together more often than by chance.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Planned {

@@ -55,7 +55,7 @@ pub(super) struct Queue {
     token: u32,
     /// Since when its thread wants to open it.
     pub(super) opens_since_ns: Option<u64>,
-    /// Its thread waits for the daemon.
+    /// Thread waits for the daemon.
     pub(super) ask: Option<Ask>,
     /// Where its gate is, once it is open.
     pub(super) page: Option<usize>,
@@ -189,7 +189,7 @@ impl World {
         self.queue_soon(process, queue);
     }
 
-    /// Its thread submits the next request, unless it was the last.
+    /// Thread submits the next request, unless it was the last.
     fn next_request(&mut self, process: usize, queue: usize) {
         let now_ns = self.now_ns();
         let q = &mut self.processes[process].queues[queue];
@@ -249,6 +249,7 @@ impl World {
         let (used_ns, is_last) = (q.plan.command_ns, q.finished == q.submitted);
         if let Some(first) = first {
             self.pages[*first].used_ns += used_ns;
+            self.pages[*first].ended += 1;
         }
         if is_last {
             // Its thread, or another one of the process, sees that.

@@ -120,7 +120,7 @@ defects! {
     PreemptsForEach: "commit::costs_one_preemption";
     /// Says that fewer than four entries fit.
     FewEntries: "level::caps_are_consistent";
-    /// What an interrupt does contradicts the level.
+    /// Reach of an interrupt contradicts the level.
     CapsContradict: "level::caps_are_consistent";
     /// Has no code for the level that it claims.
     LacksItsLevel: "level::is_what_is_claimed";
@@ -144,7 +144,7 @@ defects! {
 }
 
 impl Defect {
-    /// Whether it is that something takes too long.
+    /// True if it is that something takes too long.
     pub(super) const fn takes_long(self) -> bool {
         matches!(
             self,

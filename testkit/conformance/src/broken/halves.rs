@@ -15,10 +15,10 @@ use xsched_core::time;
 
 use super::{Counts, Defect, Watched};
 
-/// A defect that strikes now and then does so every so many calls.
+/// A defect that strikes now and then does so every this many calls.
 const NOW_AND_THEN: u64 = 4;
 
-/// What the halves know of each other.
+/// State shared by the halves.
 #[derive(Debug)]
 pub(super) struct Shared {
     defect: Defect,
@@ -61,7 +61,7 @@ impl Shared {
         self.launched.load(Ordering::Acquire).saturating_sub(seen)
     }
 
-    /// Whether it is time for a defect that strikes now and then.
+    /// True if it is time for a defect that strikes now and then.
     fn strikes(&self) -> bool {
         self.calls.fetch_add(1, Ordering::Relaxed) % NOW_AND_THEN == NOW_AND_THEN - 1
     }
@@ -299,10 +299,10 @@ pub struct BrokenSteps<H> {
     skipped: bool,
     /// The queue is deactivated.
     deactivated: bool,
-    /// It was interrupted since then.
+    /// True if it was interrupted since then.
     interrupted: bool,
     held_since: Option<Instant>,
-    /// Which queue of the device it is.
+    /// Number of the queue in the device.
     number: u32,
     counts: Arc<Counts>,
     /// A step waits for its answer.
@@ -328,7 +328,7 @@ impl<H: ErrorType> ErrorType for BrokenSteps<H> {
 }
 
 impl<H: Steps> BrokenSteps<H> {
-    /// Whether the step is to be answered and not carried out.
+    /// True if the step is to be answered and not carried out.
     fn skips(&mut self, step: Step) -> bool {
         let idle = self.shared.in_flight() == 0;
         let never = matches!(

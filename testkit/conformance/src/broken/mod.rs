@@ -31,7 +31,7 @@ const PATIENCE: Duration = Duration::from_millis(500);
 pub struct Broken<S> {
     inner: S,
     defect: Defect,
-    /// What the commands of the newest device note.
+    /// Notes of the newest device's commands.
     watched: Mutex<Arc<Watched>>,
 }
 

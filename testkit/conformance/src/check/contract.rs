@@ -46,7 +46,7 @@ struct Driver<'a, S: Subject> {
     commands: Vec<S::Command>,
     /// A step that is under way, and its number.
     step: Option<(DeviceStep, u32)>,
-    /// What the device is held by: deactivated, interrupted.
+    /// Holds of the device: deactivated, interrupted.
     holds: [bool; 2],
     /// First command that the device has forgotten.
     forgotten: Option<u64>,

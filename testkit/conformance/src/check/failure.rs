@@ -18,7 +18,7 @@ pub(super) fn checks<S: Subject>() -> Vec<Check<S>> {
     }
 }
 
-/// Whether the device is lost with the command that fails.
+/// True if the device is lost with the command that fails.
 fn sticky(outcome: Outcome) -> bool {
     matches!(outcome, Outcome::Failed { fault, .. } if fault.is_sticky())
 }

@@ -1,4 +1,4 @@
-//! What a queue claims to be capable of.
+//! Checks of a queue's claims.
 
 use xsched_core::fault::Fault;
 use xsched_core::hal::Steps;

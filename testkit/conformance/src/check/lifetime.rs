@@ -22,7 +22,7 @@ pub(super) fn checks<S: Subject>() -> Vec<Check<S>> {
     }
 }
 
-/// What a queue does when it is dropped.
+/// Checks of a queue that is dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Idle,

@@ -22,9 +22,9 @@ use crate::verdict::{Step, Verdict};
 
 /// One thing that every backend must do.
 pub struct Check<S> {
-    /// Its name: what it is about, and what is true if it passes.
+    /// Name: what it is about, and what is true if it passes.
     pub name: &'static str,
-    /// What it stands for: an invariant of ARCHITECTURE.md or the documentation of a trait.
+    /// Subject: an invariant of ARCHITECTURE.md or the documentation of a trait.
     pub about: &'static str,
     run: fn(&S) -> Step,
 }

@@ -1,4 +1,4 @@
-//! What is said to be quiet neither runs nor starts.
+//! Checks that a quiet queue neither runs nor starts.
 
 use std::sync::Arc;
 use std::thread;
@@ -34,7 +34,7 @@ pub(super) fn must_tell(preempt: &mut impl Steps) -> Step {
     }
 }
 
-/// Whether a held queue is quiet.
+/// True if a held queue is quiet.
 pub(super) fn is_quiet(preempt: &mut impl Steps) -> Step<bool> {
     match preempt.is_quiet() {
         Ok(quiet) => Ok(quiet == Some(true)),

@@ -1,4 +1,4 @@
-//! What the half that watches completions tells.
+//! Checks of the half that watches completions.
 
 use std::time::Instant;
 

@@ -35,7 +35,7 @@ const STRESS: Duration = Duration::from_millis(300);
 /// Commands in flight at most.
 const WINDOW: u64 = 32;
 
-/// What the threads share.
+/// State shared by the threads.
 #[derive(Debug, Default)]
 struct Shared {
     launched: AtomicU64,
@@ -136,7 +136,7 @@ fn carry_out<'a>(
     Ok(())
 }
 
-/// What the half that preempts does while the others launch and watch.
+/// Holder: the half that preempts while the others launch and watch.
 struct Holder<'a, S: Subject> {
     subject: &'a S,
     preempt: &'a mut CommitEach<S>,

@@ -203,7 +203,7 @@ fn park(device: &Device, index: usize) -> bool {
     true
 }
 
-/// What the halves of a queue share.
+/// State shared by the halves of a queue.
 #[derive(Debug)]
 pub(crate) struct Handle {
     device: Arc<Device>,

@@ -31,7 +31,7 @@ pub(crate) enum Flaw {
     Panics,
 }
 
-/// What the device is like.
+/// Model of the device.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Model {
     pub(crate) level: Level,
@@ -77,7 +77,7 @@ impl Default for Model {
     }
 }
 
-/// What is launched.
+/// Command of the model.
 #[derive(Clone, Debug)]
 pub(crate) enum ModelCommand {
     Empty,

@@ -6,14 +6,14 @@ use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::thread;
 use std::time::Instant;
 
-use xsched_core::fault::Fault;
-use xsched_core::hal::{Backend, ErrorType, Halves, LevelAdapter, Lv1, Preempt, Retire, Submit};
-use xsched_core::id::{CmdId, QueueId};
-use xsched_core::level::{Caps, Level};
-use xsched_core::queue::{Outcome, Retired};
-use xsched_core::time::Duration;
+use xsched::fault::Fault;
+use xsched::hal::{Backend, ErrorType, Halves, LevelAdapter, Lv1};
+use xsched::hal::{Outcome, Preempt, Retire, Retired, Submit};
+use xsched::id::{CmdId, QueueId};
+use xsched::level::{Caps, Level};
+use xsched::time::Duration;
 
-/// What a command is to this device.
+/// Command of this device.
 pub(crate) type Job = Arc<dyn Fn() -> Result<(), Fault> + Send + Sync>;
 
 /// A job, or none for a fence by itself; and whether there is a fence behind it.

@@ -3,6 +3,9 @@
 //! `backend.rs` is the backend. This file tells the suite how to open a device and how to make
 //! commands for it.
 
+// The core has these modules by the same names; here the crate above it would be a circle.
+extern crate xsched_core as xsched;
+
 mod backend;
 
 use std::sync::Arc;

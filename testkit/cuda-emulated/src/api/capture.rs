@@ -17,7 +17,7 @@ const GLOBAL: u32 = 0;
 const RELAXED: u32 = 2;
 
 thread_local! {
-    /// What this thread heeds.
+    /// Capture mode of this thread.
     static MODE: Cell<u32> = const { Cell::new(GLOBAL) };
 }
 

@@ -16,7 +16,7 @@ use crate::context::{Context, by_handle, current, current_handle, engine, with_s
 use crate::driver::{Object, driver};
 use crate::exports::exports;
 
-/// What `cuCtxGetLimit` answers, by the limit's number.
+/// Answers of `cuCtxGetLimit`, by the limit's number.
 const LIMITS: [usize; 7] = [1_024, 1 << 20, 8 << 20, 2, 2_048, 128, 0];
 
 fn create(context: Out<usize>, flags: u32, device: c_int) -> Answer {

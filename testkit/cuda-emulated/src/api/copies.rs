@@ -42,7 +42,7 @@ impl End {
     }
 }
 
-/// The rows of a copy of so many bytes, rows and slices.
+/// The rows of a copy of this many bytes, rows and slices.
 fn rows(to: End, from: End, [width, height, depth]: [usize; 3]) -> Answer<Vec<Row>> {
     let fits = |end: &End| height.max(depth) <= 1 || width <= end.pitch;
     if !fits(&to) || !fits(&from) {
@@ -147,18 +147,18 @@ impl Copy3D {
     }
 }
 
-/// Whether these bytes are in one block, or in none: the program's own memory is its own business.
+/// True if these bytes are in one block, or in none: the program's own memory is its own business.
 fn fits(address: usize, bytes: usize) -> bool {
     let memory = &driver().memory;
     address != 0 && (is_pageable(address) || memory.kind(address, bytes).is_some())
 }
 
-/// Whether it is memory of the program's that the driver does not know.
+/// True if it is memory of the program's that the driver does not know.
 fn is_pageable(address: usize) -> bool {
     driver().memory.kind(address, 1).is_none()
 }
 
-/// What copies these rows. What comes from pageable memory is taken now.
+/// Work that copies these rows. Pageable memory is read now.
 pub(super) fn copy(rows: Vec<Row>) -> Answer<Work> {
     let rows: Vec<_> = rows.into_iter().filter(|(_, _, bytes)| *bytes > 0).collect();
     if !rows.iter().all(|(to, from, bytes)| fits(*to, *bytes) && fits(*from, *bytes)) {
@@ -166,7 +166,7 @@ pub(super) fn copy(rows: Vec<Row>) -> Answer<Work> {
     }
     let taken = |&(to, from, bytes): &Row| {
         let staged = is_pageable(from).then(|| {
-            // SAFETY: CUDA's caller promises that there are so many bytes.
+            // SAFETY: CUDA's caller promises that there are this many bytes.
             unsafe { std::slice::from_raw_parts(pointer(from).cast_const(), bytes) }.to_vec()
         });
         (to, from, bytes, staged)

@@ -90,7 +90,7 @@ fn list_edges(
     count.set(room.min(edges.len()))
 }
 
-/// What a node comes after.
+/// Dependencies of a node.
 fn before(node: usize) -> Answer<Vec<usize>> {
     let (graph, number) = split(node)?;
     with(graph, |inner| {

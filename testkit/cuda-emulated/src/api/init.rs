@@ -65,7 +65,7 @@ const EDITIONS: &[(&str, i32, &str)] = &[
     ("cuStreamWriteValue64", 11_070, "cuStreamWriteValue64_v2"),
 ];
 
-/// What a search found.
+/// Result of a search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Found {
     Address(usize),
@@ -89,7 +89,7 @@ fn editions(name: &str) -> Vec<(i32, String)> {
     found
 }
 
-/// Whether it is the name of an edition, which is nothing to ask for.
+/// True if it is the name of an edition, which is nothing to ask for.
 fn is_edition(name: &str) -> bool {
     let last = name.rsplit('_').next().unwrap_or_default();
     matches!(last, "ptsz" | "ptds" | "v2" | "v3" | "v4")

@@ -26,7 +26,7 @@ struct Configuration {
     count: u32,
 }
 
-/// What a launch of a kernel does.
+/// Work of a kernel's launch.
 pub(super) fn work(
     function: &Function,
     grid: [u32; 3],

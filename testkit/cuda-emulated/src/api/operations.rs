@@ -27,7 +27,7 @@ pub(super) struct Operation {
     _rest: [u64; 2],
 }
 
-/// Fails unless a word of so many bytes is there.
+/// Fails unless a word of this many bytes is there.
 fn check(address: usize, bytes: usize) -> Answer {
     let is_there = driver().memory.kind(address, bytes).is_some();
     if is_there && address.is_multiple_of(bytes) { Ok(()) } else { Err(INVALID_VALUE) }
@@ -63,7 +63,7 @@ fn write64(address: usize, value: u64, flags: u32) -> Answer<Work> {
     Ok(Work::Short(Arc::new(move || word64(address).store(value, Ordering::Release))))
 }
 
-/// What the operations of a batch do.
+/// Works of the operations of a batch.
 pub(super) fn works(count: u32, operations: &In<Operation>) -> Answer<Vec<Work>> {
     if count == 0 || count > MANY {
         return Err(INVALID_VALUE);

@@ -30,7 +30,7 @@ macro_rules! answer {
     }};
 }
 
-/// What a function of the driver's writes to its first argument.
+/// Value that a function of the driver's writes to its first argument.
 macro_rules! made {
     ($function:ident($($arg:expr),* $(,)?)) => {{
         let mut value = std::mem::MaybeUninit::zeroed();
@@ -95,7 +95,7 @@ pub(crate) fn event() -> CUevent {
     made!(cuEventCreate(0))
 }
 
-/// Device memory of so many words.
+/// Device memory of this many words.
 pub(crate) fn memory(words: usize) -> CUdeviceptr {
     made!(cuMemAlloc_v2(words * 4))
 }
@@ -127,7 +127,7 @@ pub(crate) fn kernel(name: &CStr) -> CUfunction {
     made!(cuModuleGetFunction(module, name.as_ptr()))
 }
 
-/// Launches a kernel with one block of so many threads.
+/// Launches a kernel with one block of this many threads.
 pub(crate) fn launch(
     kernel: CUfunction,
     threads: u32,
@@ -156,7 +156,7 @@ pub(crate) fn release(word: &AtomicU32) {
     word.store(1, Ordering::SeqCst);
 }
 
-/// Whether a stream has something to do.
+/// True if a stream has something to do.
 pub(crate) fn is_busy(stream: CUstream) -> bool {
     match answer!(cuStreamQuery(stream)).as_str() {
         "NOT_READY" => true,

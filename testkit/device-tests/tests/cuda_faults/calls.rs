@@ -22,9 +22,9 @@ const PTX: &str = concat!(include_str!("extra.ptx"), "\0");
 
 /// `CU_LIMIT_STACK_SIZE`.
 const LIMIT_STACK: c_int = 0;
-/// A call that has not come back after so long hangs.
+/// A call that has not come back after this time hangs.
 const HANGS: Duration = Duration::from_secs(4);
-/// What the winner's thread has the device do while it makes a call, in microseconds.
+/// Work of the winner's thread on the device during a call, in microseconds.
 const LONG_US: u64 = 10_000;
 /// Commands of the victim, of which the first few run before it is held: more of them where another
 /// thread has to start for that.
@@ -47,14 +47,14 @@ enum Call {
     StackLimit,
 }
 
-/// Which thread makes the call, while the victim is held.
+/// Thread that makes the call while the victim is held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Caller {
     /// The victim's thread. Another keeps the winner's queue busy.
     Victim,
     /// The thread of the winner, whose queue has more to launch meanwhile.
     Winner,
-    /// The same, with nothing left to launch.
+    /// Winner's thread with nothing left to launch.
     LastWinner,
 }
 
@@ -238,7 +238,7 @@ impl Extra {
         }
     }
 
-    /// Whether a kernel is known to be loaded.
+    /// True if a kernel is known to be loaded.
     fn is_loaded(&self, function: CuFunction) -> bool {
         let _entered = self.device.api().enter().expect("the device");
         let Some(loading) = self.loading else { return false };
@@ -304,7 +304,7 @@ pub(crate) fn entries() -> Vec<Entry> {
     all
 }
 
-/// What a call may have to wait for while the victim is held.
+/// Work that a call may have to wait for while the victim is held.
 #[derive(Clone, Copy, Debug)]
 struct Ahead {
     winner: Duration,

@@ -1,4 +1,4 @@
-//! What a case finds out, and how it tells the process that started it.
+//! Findings of a case, and their way to the process that started it.
 
 use std::fmt::Display;
 use std::io::Write;
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 /// A line of a case that begins with this is its result.
 pub(crate) const RESULT: &str = "RESULT ";
-/// What is late by less is in time.
+/// Lateness that counts as in time.
 pub(crate) const TOLERANCE: Duration = Duration::from_millis(1);
 /// After this long a case tells what it knows and where it hangs, and somewhat later it ends.
 const PATIENCE: Duration = Duration::from_secs(12);

@@ -26,7 +26,7 @@ use crate::scene::{
 };
 
 const HANGS: Duration = Duration::from_secs(4);
-/// For so long the stream stays full.
+/// For this long the stream stays full.
 const FULL: Duration = millis(100);
 /// A launch that takes longer is blocked.
 const BLOCKED: Duration = micros(250);

@@ -19,7 +19,7 @@ use crate::case::{Case, micros, millis, until};
 use crate::scene::{COMMAND_US, Command, Counter, NAP, Queue, Scene, held};
 
 const LOST: Result<(), WaitError> = Err(WaitError::Failed(Fault::DeviceLost));
-/// What has not ended after so long hangs.
+/// What has not ended after this time hangs.
 const HANGS: Duration = Duration::from_secs(5);
 /// Until a launched counting command has certainly counted, besides its own time: it writes to the
 /// host's memory a few times.
@@ -224,7 +224,7 @@ fn bad_launch(case: &Case, busy: bool) {
     }
 }
 
-/// It counts up to a number, and takes no longer than so many commands since `begin`.
+/// It counts up to a number, and takes no longer than this many commands since `begin`.
 fn counts(case: &Case, counter: &Counter, goal: u64, left: u64, begin: Instant) {
     let counted = until(HANGS, || counter.get() >= goal);
     let took = begin.elapsed();

@@ -33,7 +33,7 @@ pub(crate) const IN_FLIGHT: u32 = 8;
 /// `StreamDeviceConfig::blocked_after`, the stated bound of a call that is blocked.
 pub(crate) const BLOCKED_AFTER: Duration = micros(200);
 /// A call that blocks all calls into the driver, though no launch of ours, is noticed
-/// after so long.
+/// after this time.
 pub(crate) const PROBED_AFTER: Duration = micros(3_000);
 /// The longest delay between two polls for completions.
 pub(crate) const NAP: Duration = micros(500);
@@ -94,7 +94,7 @@ impl Scene {
         self.on.queue(config, hardware).expect("the victim's queue")
     }
 
-    /// A command that takes so long.
+    /// A command that takes this long.
     pub(crate) fn spin(&self, us: u64) -> Command {
         let cycles = self.rate.cycles(us * 1_000);
         let kernel = self.device.api().kernels().spin_unseen(1, 1, cycles).expect("a kernel");

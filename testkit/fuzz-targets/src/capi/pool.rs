@@ -60,7 +60,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Pool {
-    /// Whether there is room for one more. Another thread may take it, which does no harm.
+    /// True if there is room for one more. Another thread may take it, which does no harm.
     pub(super) fn has_room(&self, of: Of) -> bool {
         let max = if of == Of::Command { COMMANDS_MAX } else { KEPT_MAX };
         lock(&self.handles).of(of).len() < max

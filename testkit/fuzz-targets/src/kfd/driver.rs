@@ -101,7 +101,7 @@ unsafe fn scribble(address: u64, bytes: usize, from: &mut Bytes) {
     let place: *mut u8 = std::ptr::with_exposed_provenance_mut(start);
     for at in 0..bytes {
         let Some(byte) = from.next() else { return };
-        // SAFETY: the caller promises so many.
+        // SAFETY: the caller promises this many.
         unsafe { place.add(at).write(byte) };
     }
 }
@@ -124,7 +124,7 @@ unsafe fn write_behind(request: u32, argument: &Argument<'_>, from: &mut Bytes) 
         }
         _ => return,
     };
-    // SAFETY: the argument makes room for so many bytes there, or more.
+    // SAFETY: the argument makes room for this many bytes there, or more.
     unsafe { scribble(address, bytes, from) };
 }
 

@@ -169,7 +169,7 @@ impl Device {
         commands as u64 - u64::from(self.running)
     }
 
-    /// Whether a command runs, or is stopped while it runs.
+    /// True if a command runs, or is stopped while it runs.
     pub(super) fn running(&self) -> bool {
         self.running
     }
@@ -180,7 +180,7 @@ impl Device {
         self.entries.iter().map(size).sum()
     }
 
-    /// Whether a completion of `cmd` is on its way to the host.
+    /// True if a completion of `cmd` is on its way to the host.
     pub(super) fn will_tell(&self, cmd: u64) -> bool {
         let fenced = |entry: &Entry| matches!(entry, Entry::Fence(upto) if *upto >= cmd);
         self.unseen.is_some_and(|upto| upto >= cmd) || self.entries.iter().any(fenced)

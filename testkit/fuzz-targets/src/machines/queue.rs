@@ -202,7 +202,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Whether this is one of the times at which the mutant does what it should not.
+    /// True if this is one of the times at which the mutant does what it should not.
     pub(super) fn mutates(&mut self, mutant: QueueMutant, every: u64) -> bool {
         if self.mutant != mutant {
             return false;

@@ -25,7 +25,7 @@ pub(super) struct Checks {
     more_fences: u64,
     /// A fence was lost or refused; only the timer, or more work, brings another.
     lost_fence: bool,
-    /// Whether a wait for each command would have returned, at the last look.
+    /// True if a wait for each command would have returned, at the last look.
     final_before: Vec<bool>,
     counters: [u64; 5],
 }
@@ -48,7 +48,7 @@ impl Holding {
         }
         match state {
             HoldState::Held(level) => self.check.acknowledged(level)?,
-            HoldState::Running | HoldState::Holding | HoldState::Resuming => self.check.released(),
+            _ => self.check.released(),
         }
         Ok(())
     }
@@ -97,7 +97,7 @@ impl Checks {
         self.wait.finished(cmd);
     }
 
-    /// The device holds so many entries.
+    /// The device holds this many entries.
     pub(super) fn room(&self, entries: u64) -> Checked {
         let room = self.entries + self.more_fences;
         require(entries <= room, format_args!("{entries} entries on a device with room for {room}"))
@@ -179,7 +179,7 @@ impl Run<'_> {
             ),
             HoldState::Holding => self.counters.count("holding"),
             HoldState::Resuming => self.counters.count("resuming"),
-            HoldState::Running => {}
+            _ => {}
         }
         Ok(())
     }

@@ -79,7 +79,7 @@ impl Run<'_> {
         self.bytes.pick(&[Level::Interrupt, Level::Deactivate, Level::Block])
     }
 
-    /// An order with an epoch so much ahead.
+    /// An order with an epoch this much ahead.
     pub(super) fn order(&mut self, ahead: u32, hold: Option<Level>) {
         let epoch = self.model.epoch.wrapping_add(ahead);
         if epoch < self.model.epoch {

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use xsched_core::check::{InversionCheck, WakeupCheck};
 use xsched_core::fault::Fault;
+use xsched_core::hint::PolicyHint;
 use xsched_core::id::{CmdId, DeviceId, EventRef, QueueId};
 use xsched_core::level::{Caps, Level, Recovery};
 use xsched_core::message::{HoldState, Order, Report};
@@ -153,7 +154,9 @@ impl<'a> Run<'a> {
         let devices = bytes.up_to(2);
         let room = bytes.pick(&[16, 8, 3, 1, 0]);
         let hpf = bytes.below(4) != 3;
-        let scheduler = Scheduler::new(policy(hpf), Heap::new(slots, devices, room));
+        let mut scheduler = Scheduler::new(policy(hpf), Heap::new(slots, devices, room));
+        // The model has no stall time.
+        scheduler.hint_policy(PolicyHint::Stall(None));
         let model = Model::new(hpf, room);
         let mut run = Self {
             bytes,
@@ -169,7 +172,7 @@ impl<'a> Run<'a> {
             log: Log::default(),
         };
         for _ in 0..run.bytes.up_to(slots) {
-            // The table has room for so many.
+            // The table has room for this many.
             let _ = run.attach();
         }
         run
@@ -187,7 +190,7 @@ impl<'a> Run<'a> {
         self.finish()
     }
 
-    /// Whether this is one of the times at which the mutant does what it should not.
+    /// True if this is one of the times at which the mutant does what it should not.
     pub(super) fn mutates(&mut self, mutant: SchedulerMutant, every: u64) -> bool {
         if self.mutant != mutant {
             return false;

@@ -49,7 +49,7 @@ impl Model {
         open.then_some((event, target))
     }
 
-    /// Whether a queue has work that it could run if it were let.
+    /// True if a queue has work that it could run if it were let.
     pub(super) fn is_ready(&self, queue: &Known) -> bool {
         self.is_ready_within(queue, self.queues.len())
     }
@@ -73,7 +73,7 @@ impl Model {
         }
     }
 
-    /// Whether the policy itself lets a queue run.
+    /// True if the policy itself lets a queue run.
     fn may_run(&self, queue: &Known) -> bool {
         if !self.hpf {
             return true;
@@ -101,7 +101,7 @@ impl Model {
         running
     }
 
-    /// Whether a queue is on a circle of waits, or at the end of one. Such a circle is harmless if
+    /// True if a queue is on a circle of waits, or at the end of one. Such a circle is harmless if
     /// one of the events belongs to a command that is launched, and until that has retired those on
     /// it may lend each other the right to run.
     pub(super) fn is_on_circle(&self, queue: &Known) -> bool {
@@ -154,7 +154,7 @@ impl Model {
         Ok(true)
     }
 
-    /// Whether `event` cannot come before command `cmd` of `queue` has retired: follows every wait
+    /// True if `event` cannot come before command `cmd` of `queue` has retired: follows every wait
     /// on the way, in every order.
     fn needs(&self, event: EventRef, queue: QueueId, cmd: CmdId) -> bool {
         let mut seen = Vec::new();

@@ -13,7 +13,7 @@ fn row(i: &Inst, n: usize) -> usize {
     usize::from(i.src[n]).saturating_sub(256)
 }
 
-/// The offsets of instructions that make two accesses, in units of so many bytes.
+/// The offsets of instructions that make two accesses, in units of this many bytes.
 fn offsets(i: &Inst, unit: u64) -> [u64; 2] {
     let offset = i.imm as u64;
     [(offset & 0xff) * unit, (offset >> 8 & 0xff) * unit]

@@ -28,7 +28,7 @@ fn lane_word(w: &Wave, i: &Inst, lane: usize, word: usize) -> u32 {
     w.v[row][lane]
 }
 
-/// Where the access of a lane goes that takes so many bytes.
+/// Where the access of a lane goes that takes this many bytes.
 fn place(w: &Wave, i: &Inst, lane: usize, bytes: u64) -> Result<Place, Stop> {
     let offset = i64::from(i.imm);
     let whole = || u64::from(lane_word(w, i, lane, 0)) | u64::from(lane_word(w, i, lane, 1)) << 32;
@@ -145,7 +145,7 @@ pub(crate) enum Part {
     HighSigned,
 }
 
-/// The register that a loaded value of so many bytes makes of what it held.
+/// The register that a loaded value of this many bytes makes of what it held.
 pub(crate) fn extended(value: u32, bytes: usize, part: Part, old: u32) -> u32 {
     let shift = 32 - 8 * bytes.min(4) as u32;
     let signed = ((value << shift) as i32 >> shift) as u32;

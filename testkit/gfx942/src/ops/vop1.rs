@@ -139,7 +139,7 @@ fn inverse_root(value: f64) -> f64 {
     1.0 / value.sqrt()
 }
 
-/// The angle of so many turns.
+/// The angle of this many turns.
 fn turn(turns: f64) -> f64 {
     turns.fract() * std::f64::consts::TAU
 }

@@ -21,7 +21,7 @@ impl Ram {
         Self { bytes: RefCell::new(vec![0; length]), used: Cell::new(0) }
     }
 
-    /// The address of so many bytes that nothing else uses.
+    /// The address of this many bytes that nothing else uses.
     pub(crate) fn take(&self, length: u64) -> u64 {
         let at = self.used.get().next_multiple_of(4096);
         self.used.set(at + length);

@@ -21,7 +21,7 @@ pub(crate) const DATA: u64 = BASE + 0x8000;
 pub(crate) const SAVE: u64 = BASE + 0x40000;
 pub(crate) const SAVE_BYTES: u32 = 0x90000;
 
-/// A kernel: each work-item adds `3 + its number` so many times as the argument says, and stores
+/// A kernel: each work-item adds `3 + its number` this many times as the argument says, and stores
 /// the sum. From assembly for gfx942.
 const CODE: [u32; 15] = [
     0xc006_0080,
@@ -65,7 +65,7 @@ pub(crate) const fn ring() -> Ring {
     Ring { base: RING, bytes: RING_BYTES, write_pointer, read_pointer }
 }
 
-/// Puts the kernel there, which is to count so often.
+/// Puts the kernel there, which is to count this often.
 pub(crate) fn put_kernel(view: &View<'_>, count: u32) {
     let mut descriptor = [0_u8; 64];
     descriptor[16..24].copy_from_slice(&64_u64.to_le_bytes());
@@ -81,7 +81,7 @@ pub(crate) fn put_kernel(view: &View<'_>, count: u32) {
     view.write_u32(ARGUMENTS + 8, count).expect("there");
 }
 
-/// What the kernel stores for a work-item.
+/// Value that the kernel stores for a work-item.
 pub(crate) const fn sum(item: u32, count: u32) -> u32 {
     (3 + item).wrapping_mul(count)
 }
@@ -98,7 +98,7 @@ pub(crate) fn packet(header: u32, fields: &[(usize, u64)]) -> [u8; 64] {
     packet
 }
 
-/// A dispatch of the kernel with so many work-items in one workgroup, and the signal.
+/// A dispatch of the kernel with this many work-items in one workgroup, and the signal.
 pub(crate) fn dispatch(items: u32) -> [u8; 64] {
     let mut packet = packet(2 | 1 << 16, &[(32, KERNEL), (40, ARGUMENTS), (56, SIGNAL)]);
     packet[4..6].copy_from_slice(&(items as u16).to_le_bytes());

@@ -28,7 +28,7 @@ macro_rules! exports {
 }
 pub(crate) use exports;
 
-/// What a function answers.
+/// Answer of a function.
 pub(crate) fn answer(name: &'static str, body: impl FnOnce() -> Answer) -> u32 {
     runtime().count(name);
     let code = runtime().demanded(name).and_then(|()| body()).err().unwrap_or(SUCCESS);

@@ -22,7 +22,7 @@ const GLOBAL: u32 = 0;
 const RELAXED: u32 = 2;
 
 thread_local! {
-    /// What this thread heeds.
+    /// Capture mode of this thread.
     static MODE: Cell<u32> = const { Cell::new(GLOBAL) };
 }
 
@@ -40,7 +40,7 @@ pub(super) fn check_safe(device: &Device) -> Answer {
     if captures.is_empty() { Ok(()) } else { Err(STREAM_CAPTURE_UNSUPPORTED) }
 }
 
-/// Whether streams wait for signal memory only.
+/// True if streams wait for signal memory only.
 static SIGNALS_ONLY: LazyLock<bool> = LazyLock::new(|| {
     let number = env::var("GPU_STREAMOPS_CP_WAIT").ok();
     number.and_then(|text| text.trim().parse::<usize>().ok()).is_some_and(|number| number > 0)

@@ -202,7 +202,7 @@ fn private(script: &mut Script<'_>) -> io::Result<()> {
     Ok(())
 }
 
-/// What the driver looks at of a request: the number alone.
+/// Dispatch of requests: the driver looks at the number alone.
 fn dispatch(script: &mut Script<'_>) -> io::Result<()> {
     let mut words = Words::new();
     script.call("GET_VERSION with magic 'Z'", 0x8008_5a01, &mut words)?;
@@ -227,7 +227,7 @@ pub(super) fn other_processes(out: &mut dyn Write, file: RawFd) -> io::Result<()
     out.write_all(&said.stdout)
 }
 
-/// What the other process does.
+/// Part of the other process.
 pub(super) fn in_child(out: &mut dyn Write, inherited: RawFd) -> io::Result<()> {
     let what = "GET_VERSION via inherited fd in fork child";
     Script { out, file: inherited }.call(what, GET_VERSION, &mut Words::new())?;

@@ -12,7 +12,7 @@ use rustix::io::Errno;
 use super::calls::{DBG_TRAP, RUNTIME_ENABLE, disable, enable, suspend, trap};
 use super::{Script, Words, open_inherited};
 
-/// A call that has not returned after so long is said to block, where nothing lets it go on.
+/// A call that has not returned after this time is said to block, where nothing lets it go on.
 const MOMENT: Duration = Duration::from_millis(400);
 /// And so, where something should have let it go on.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -109,7 +109,7 @@ fn runtime_waits(out: &mut dyn Write) -> io::Result<()> {
     Script { out, file: raw }.call("DBG_TRAP(DISABLE)", DBG_TRAP, &mut disable())
 }
 
-/// Whether a runtime that waits goes on when the debugger leaves.
+/// Case: a waiting runtime goes on when the debugger leaves.
 fn disable_releases(out: &mut dyn Write) -> io::Result<()> {
     let file = open_inherited()?;
     let raw = file.as_raw_fd();
@@ -131,7 +131,7 @@ fn disable_releases(out: &mut dyn Write) -> io::Result<()> {
     Script { out, file: raw }.call("DBG_TRAP(DISABLE)", DBG_TRAP, &mut disable())
 }
 
-/// What the debugger may do while the runtime waits, and odd arguments.
+/// Cases: calls of the debugger while the runtime waits, and odd arguments.
 fn while_waiting(out: &mut dyn Write) -> io::Result<()> {
     let file = open_inherited()?;
     let raw = file.as_raw_fd();
@@ -164,7 +164,7 @@ fn while_waiting(out: &mut dyn Write) -> io::Result<()> {
     script.call("DBG_TRAP(DISABLE again)", DBG_TRAP, &mut disable())
 }
 
-/// Whether a runtime waits that was told beforehand to go on, and how often that counts.
+/// Case: a runtime that was told beforehand to go on.
 fn said_beforehand(out: &mut dyn Write) -> io::Result<()> {
     let file = open_inherited()?;
     let raw = file.as_raw_fd();

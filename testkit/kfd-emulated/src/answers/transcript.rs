@@ -2,7 +2,7 @@
 
 /// Starts of lines that are answers.
 const KEPT: [&str; 7] = ["IOCTL ", "NR ", "  ", "OPEN ", "SECOND OPEN ", "PENDING ", "ORDER "];
-/// What ends a transcript.
+/// Ends of a transcript.
 const ENDS: [&str; 2] = ["ANSWERS_DONE", "ORDER_DONE"];
 /// Words whose value differs from run to run: times and descriptors.
 const VARYING: [&str; 2] = ["us=", "fd="];

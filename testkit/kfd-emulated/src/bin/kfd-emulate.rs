@@ -17,7 +17,7 @@ usage: kfd-emulate [OPTION]... COMMAND [ARGUMENT]...
   --gpus N             so many GPUs
   --xccs N             dies of each GPU
   --compute-units N    compute units of each GPU";
-/// What plays the hardware.
+/// Library that plays the hardware.
 const HARDWARE: &str = "libxsched_gpu_emulated.so";
 /// The first GPU's `gpu_id`; the others' follow.
 const GPU_ID: u32 = 0x8c1f;

@@ -17,7 +17,7 @@ const IDS_MAX: u32 = 65_536;
 /// No hardware scheduling, so nothing that could suspend.
 const NO_SCHEDULER: u32 = 2;
 
-/// What `DBG_TRAP` does.
+/// Behaviour of `DBG_TRAP`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Debugging {
     /// As usual.
@@ -29,10 +29,10 @@ pub enum Debugging {
     Secondary,
 }
 
-/// What becomes of an enabled runtime when a debugger attaches.
+/// Fate of an enabled runtime when a debugger attaches.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Attach {
-    /// It stays enabled.
+    /// Stays enabled.
     #[default]
     Enabled,
     /// Another process uses what debugging needs.
@@ -146,7 +146,7 @@ impl Model {
         }
     }
 
-    /// Who may do what, in the driver's order.
+    /// Checks of the caller, in the driver's order.
     fn check_debugger(
         &self,
         target: u32,
@@ -339,7 +339,7 @@ impl Model {
         done
     }
 
-    /// Whether a queue is on this GPU and, for a suspension, can be suspended: a debugger has to
+    /// True if a queue is on this GPU and, for a suspension, can be suspended: a debugger has to
     /// have seen it.
     fn follows(&self, target: u32, id: u32, gpu: usize, suspend: bool) -> bool {
         let queue = self.queue_of(target, plain(id), Errno::FAULT);
@@ -381,7 +381,7 @@ impl Model {
         Ok(0)
     }
 
-    /// Whether a queue still carries what every fresh queue does: no snapshot took it away.
+    /// True if a queue still carries what every fresh queue does: no snapshot took it away.
     #[must_use]
     pub fn is_new(&self, pid: u32, id: u32) -> bool {
         self.queue_of(pid, id, Errno::FAULT).is_ok_and(|queue| queue.exceptions & EC_QUEUE_NEW != 0)

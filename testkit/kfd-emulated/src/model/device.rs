@@ -1,4 +1,4 @@
-//! What processes ask about the driver and its GPUs, and what concerns whole processes.
+//! Queries about the driver and its GPUs, and calls about whole processes.
 
 use rustix::fd::AsFd;
 use rustix::io::Errno;

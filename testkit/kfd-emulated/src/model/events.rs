@@ -17,9 +17,9 @@ const ENTRY_BYTES: usize = 48;
 const ENTRY_ID: usize = 40;
 /// Where an entry has what came with the event, which starts with the age of a signal.
 const DATA_BYTES: usize = 32;
-/// Events of a process, as in the driver, and so many that can be awaited at once.
+/// Events of a process, as in the driver, and this many that can be awaited at once.
 const EVENTS_MAX: u32 = 4_096;
-/// What a wait comes to.
+/// Results of a wait.
 const COMPLETE: u32 = 0;
 const TIMEOUT: u32 = 1;
 const FAIL: u32 = 2;
@@ -37,7 +37,7 @@ impl Event {
         }
     }
 
-    /// Whether a wait for it is over, which knew a signal at an age, or at none (0).
+    /// True if a wait for it is over, which knew a signal at an age, or at none (0).
     const fn is_over(&self, known: u64) -> bool {
         self.is_set || self.kind == SIGNAL && known > 0 && self.age != known
     }

@@ -1,4 +1,4 @@
-//! What the device reports: exceptions of queues, and wrong addresses.
+//! Reports of the device: exceptions of queues, and wrong addresses.
 
 use super::Model;
 use super::events::MEMORY;
@@ -6,7 +6,7 @@ use super::events::MEMORY;
 /// Codes of exceptions are from 1 on, and bits from 0 on.
 const CODE_LAST: u32 = 63;
 
-/// Who is told of an exception of a queue.
+/// Receiver of an exception of a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Told {
     /// The debugger, which asked for it.

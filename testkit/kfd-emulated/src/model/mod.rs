@@ -32,7 +32,7 @@ use crate::wire::{Argument, READ, WRITE, bytes_of, definition, nr, nr_of};
 use node::Node;
 use process::Process;
 
-/// What the model has to ask about the processes that call.
+/// Questions of the model about the processes that call.
 pub trait Host {
     /// Reads a process's memory.
     ///
@@ -46,13 +46,13 @@ pub trait Host {
     /// `EFAULT` if not all of it is there.
     fn write(&mut self, pid: u32, address: u64, from: &[u8]) -> Result<(), Errno>;
 
-    /// Whether there is such a process.
+    /// True if there is such a process.
     fn exists(&mut self, pid: u32) -> bool;
 
-    /// Who traces it.
+    /// Number of its tracer.
     fn tracer(&mut self, pid: u32) -> Option<u32>;
 
-    /// Whether it has such a file.
+    /// True if it has such a file.
     fn has_file(&mut self, pid: u32, file: i32) -> bool;
 
     /// Puts a file into it. What comes back is its number there.
@@ -61,7 +61,7 @@ pub trait Host {
     /// If it can have no more.
     fn give_file(&mut self, pid: u32, file: OwnedFd) -> Result<u32, Errno>;
 
-    /// Whether it may pause processes: `CAP_CHECKPOINT_RESTORE` or `CAP_SYS_ADMIN`.
+    /// True if it may pause processes: `CAP_CHECKPOINT_RESTORE` or `CAP_SYS_ADMIN`.
     fn may_checkpoint(&mut self, pid: u32) -> bool;
 
     /// How much of a queue's save area is used, if there is a device that writes to it.
@@ -100,16 +100,16 @@ pub struct Clocks {
 pub enum Change {
     /// A process has opened the driver, or a debugger has on its behalf.
     Opened {
-        /// Which.
+        /// Number of the process.
         pid: u32,
     },
     /// A queue was made.
     Created {
-        /// Its process.
+        /// Process.
         pid: u32,
-        /// Its id.
+        /// Id.
         id: u32,
-        /// Its GPU's `gpu_id`.
+        /// GPU's `gpu_id`.
         gpu_id: u32,
         /// Bytes of its ring.
         bytes: u32,
@@ -118,37 +118,37 @@ pub enum Change {
     },
     /// A queue is gone.
     Destroyed {
-        /// Its process.
+        /// Process.
         pid: u32,
-        /// Its id.
+        /// Id.
         id: u32,
     },
     /// A queue may run now, or may not any more.
     Active {
-        /// Its process.
+        /// Process.
         pid: u32,
-        /// Its id.
+        /// Id.
         id: u32,
-        /// Whether the queue is on the run list.
+        /// True if the queue is on the run list.
         is_active: bool,
     },
     /// A piece of the device's memory is free again, and what it contained is gone.
     Freed {
         /// Where it is in the file that stands for the memory.
         offset: u64,
-        /// Its bytes.
+        /// Bytes.
         bytes: u64,
     },
     /// A queue was reset: nothing of it ever runs again.
     Lost {
-        /// Its process.
+        /// Process.
         pid: u32,
-        /// Its id.
+        /// Id.
         id: u32,
     },
 }
 
-/// Who calls.
+/// Caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Caller {
     /// The calling process.
@@ -165,7 +165,7 @@ pub enum Block {
     /// A queue that a debugger suspended is not destroyed.
     #[error("DESTROY_QUEUE of queue {id} waits until it is resumed; resume it first")]
     Destroy {
-        /// Its id.
+        /// Id.
         id: u32,
     },
     /// The process's runtime waits for its debugger.
@@ -174,7 +174,7 @@ pub enum Block {
          enable the runtime before the debugger, and disable the debugger before the runtime"
     )]
     Runtime {
-        /// Whether the call enables the runtime, rather than disables it.
+        /// True if the call enables the runtime, rather than disables it.
         enables: bool,
     },
     /// Events that are waited for.
@@ -187,12 +187,12 @@ pub enum Block {
     },
 }
 
-/// What becomes of a call.
+/// Result of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CallResult {
     /// The call returns.
     Answer {
-        /// What.
+        /// Error of the record.
         result: Result<u32, Errno>,
         /// When, in nanoseconds of the caller's clock: not before the device has done it.
         at_ns: u64,
@@ -269,7 +269,7 @@ impl Model {
         }
     }
 
-    /// What it is like.
+    /// Configuration.
     #[must_use]
     pub const fn config(&self) -> &Config {
         &self.config

@@ -6,21 +6,21 @@ use rustix::io::Errno;
 
 use super::{Change, Model};
 
-/// What goes wrong, once.
+/// Fault that happens once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// The preemption is not acknowledged in time: `ETIME`, then the GPU is reset.
     Timeout,
     /// One queue does not answer and is reset alone; the call succeeds.
     QueueReset {
-        /// Its process.
+        /// Process.
         pid: u32,
-        /// Its id.
+        /// Id.
         id: u32,
     },
 }
 
-/// Whether a GPU is being reset.
+/// Progress of a GPU's reset.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Resetting {
     #[default]
@@ -31,7 +31,7 @@ pub(super) enum Resetting {
     Until(u64),
 }
 
-/// What a GPU has been through.
+/// History of a GPU.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NodeView {
     /// How often its run list was taken down and put up again. Each time all queues of all
@@ -39,7 +39,7 @@ pub struct NodeView {
     pub preemptions: u64,
     /// How many running queues were saved for that, in sum.
     pub queues_saved: u64,
-    /// Whether it is being reset now.
+    /// True if it is being reset now.
     pub is_resetting: bool,
     /// Resets since the start.
     pub resets: u32,
@@ -57,7 +57,7 @@ pub(super) struct Node {
 }
 
 impl Model {
-    /// What a GPU has been through, by its place in the configuration.
+    /// History of a GPU, by its place in the configuration.
     #[must_use]
     pub fn node(&self, gpu: usize) -> Option<NodeView> {
         let node = self.nodes.get(gpu)?;

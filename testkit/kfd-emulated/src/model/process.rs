@@ -8,7 +8,7 @@ use crate::wire::{EC_QUEUE_NEW, QUEUE_INVALID};
 /// Queues that a process can have; ids are below.
 pub const QUEUES_MAX: u32 = 1_024;
 
-/// What `RUNTIME_ENABLE` left behind. The numbers are the interface's.
+/// State after `RUNTIME_ENABLE`. The numbers are the interface's.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum RuntimeState {
     #[default]
@@ -30,7 +30,7 @@ pub(super) struct Runtime {
 }
 
 impl Runtime {
-    /// It has ended. Permits outlast it.
+    /// Marks the end of the process. Permits outlast it.
     pub(super) fn clear(&mut self) {
         *self = Self { permits: self.permits, ..Self::default() };
     }
@@ -39,7 +39,7 @@ impl Runtime {
 /// A debugger is attached.
 #[derive(Clone, Debug)]
 pub(super) struct Debugged {
-    /// Who enabled it: the process itself, or another.
+    /// Process that enabled it: itself, or another.
     pub(super) by: u32,
     pub(super) exceptions: u64,
 }
@@ -53,7 +53,7 @@ pub(super) struct Event {
     pub(super) is_set: bool,
     /// How often it was set, from 1; signals only.
     pub(super) age: u64,
-    /// What came with it, as the interface has it.
+    /// Data of the event, as the interface has it.
     pub(super) data: [u8; 32],
 }
 
@@ -110,7 +110,7 @@ pub(super) struct Queue {
 }
 
 impl Queue {
-    /// What the kernel's `QUEUE_IS_ACTIVE` says, and the patched driver's hold.
+    /// True by the kernel's `QUEUE_IS_ACTIVE` and the patched driver's hold.
     pub(super) fn is_active(&self) -> bool {
         let wanted = self.ring.0 != 0 && self.ring.1 != 0 && self.percentage > 0;
         wanted && self.stopped == Stopped::default()
@@ -126,16 +126,16 @@ impl Queue {
     }
 }
 
-/// What tests may look at of a queue.
+/// View of a queue for tests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueueView {
-    /// Its GPU's `gpu_id`.
+    /// GPU's `gpu_id`.
     pub gpu_id: u32,
-    /// Whether it is on the run list.
+    /// True if it is on the run list.
     pub is_active: bool,
-    /// Whether a debugger suspended it.
+    /// True if a debugger suspended it.
     pub is_suspended: bool,
-    /// Whether it was reset and never runs again.
+    /// True if it was reset and never runs again.
     pub is_reset: bool,
     /// `queue_percentage`, 0 to 100.
     pub percentage: u32,

@@ -16,7 +16,7 @@ const BY_ENGINE_SINCE: u32 = 17;
 /// Bits of a mask of compute units that are looked at.
 const CU_MASK_BITS_MAX: u32 = 1_024;
 
-/// What `CREATE_QUEUE` and `UPDATE_QUEUE` check alike, in the driver's order.
+/// Checks of `CREATE_QUEUE` and `UPDATE_QUEUE`, in the driver's order.
 fn check_properties(percentage: u32, priority: u32, ring: (u64, u32)) -> Result<(), Errno> {
     // Bits 8 to 15 are another thing.
     if percentage & 0xff > PERCENTAGE_MAX || priority > PRIORITY_MAX {

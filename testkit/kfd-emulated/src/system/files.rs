@@ -21,7 +21,7 @@ use crate::tree::RENDER_FIRST;
 
 /// The driver.
 const DRIVER: &str = "/dev/kfd";
-/// What the tree stands for: what is below `/sys` is the same in it.
+/// Paths below `/sys` that the tree stands for.
 const SYSFS: [(&str, &str); 3] = [
     ("/sys/class/kfd", "class/kfd"),
     ("/sys/devices/virtual/kfd", "class/kfd"),
@@ -39,7 +39,7 @@ const PATH_BYTES_MAX: usize = 4_096;
 /// Bytes that are read of it at once; never across a page's end.
 const PIECE_BYTES: u64 = 256;
 
-/// What a path leads to.
+/// Target of a path.
 enum Target {
     Driver,
     Control,

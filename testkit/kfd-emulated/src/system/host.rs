@@ -1,4 +1,4 @@
-//! What the model asks about the processes that call, from `/proc`.
+//! Answers from `/proc` about the processes that call.
 
 use std::collections::BTreeMap;
 use std::fs;

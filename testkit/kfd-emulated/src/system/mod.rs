@@ -72,7 +72,7 @@ impl Default for Options {
     }
 }
 
-/// What a run came to.
+/// Report of a run.
 #[derive(Clone, Debug)]
 pub struct Report {
     /// How the command ended.
@@ -155,7 +155,7 @@ pub fn enter<S: AsRef<OsStr>>(
 /// A process that opened the driver.
 #[derive(Debug)]
 struct Opened {
-    /// What its files are.
+    /// File of the driver.
     file: OwnedFd,
     /// By which that is recognised.
     inode: u64,
@@ -179,7 +179,7 @@ struct Pending {
 
 struct Supervisor {
     listener: Listener,
-    /// What the render nodes are.
+    /// File of the render nodes.
     memory: OwnedFd,
     model: Model,
     tree: Tree,
@@ -381,7 +381,7 @@ impl Supervisor {
         Ok(Pending { caller, outcome, stopping, ..pending })
     }
 
-    /// What runs does not stop: the GPU is reset.
+    /// Gives up: running work does not stop, so the GPU is reset.
     fn give_up(&mut self, pending: &mut Pending) -> io::Result<()> {
         pending.stopping.clear();
         pending.outcome = CallResult::Answer { result: Err(Errno::TIME), at_ns: 0 };

@@ -8,7 +8,7 @@ use rustix::io::Errno;
 /// A call of a child, which waits for its answer.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Call {
-    /// What the kernel calls it by.
+    /// Number that the kernel uses for it.
     pub(super) id: u64,
     /// The thread.
     pub(super) thread: u32,
@@ -20,7 +20,7 @@ pub(super) struct Call {
 #[derive(Debug)]
 pub(super) struct Listener(pub(super) OwnedFd);
 
-/// What to answer.
+/// Answer to give.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Answer {
     /// The kernel carries the call out as if there were no filter.
@@ -58,7 +58,7 @@ impl Listener {
         }))
     }
 
-    /// Whether the call still waits: its thread may have been killed.
+    /// True if the call still waits: its thread may have been killed.
     pub(super) fn waits(&self, id: u64) -> bool {
         let mut id = id;
         self.ioctl(libc::SECCOMP_IOCTL_NOTIF_ID_VALID, &mut id).is_ok()

@@ -1,0 +1,270 @@
+//! Starts, stops and reloads of a daemon under faults of its surroundings, and descriptors whose
+//! close waits.
+
+use std::fs::{self, File};
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::{MetadataExt, symlink};
+use std::os::unix::net::UnixListener;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Barrier;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::fs::{Mode, mkfifoat};
+use rustix::net::sockopt::set_socket_linger;
+use rustix::process::{Pid, Signal, kill_process};
+use xsched_daemon::config::{Config, Source};
+use xsched_daemon::log::Log;
+use xsched_daemon::metrics::Place;
+use xsched_daemon::{Daemon, DaemonError};
+use xsched_node::{Request, Wire};
+
+mod node;
+use node::{
+    Honest, Killed, Node, PATIENCE, attach, child, daemon_process, hello, role, settings, wait,
+};
+
+const LIMITED: &str = "[[tenant]]\nname = \"all\"\npriority_max = -100\n";
+
+/// A TCP socket whose close waits for a minute, as the other end reads nothing.
+fn lingering() -> (OwnedFd, TcpStream) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let mut socket =
+        TcpStream::connect(listener.local_addr().expect("its address")).expect("a connection");
+    let (other, _) = listener.accept().expect("its other end");
+    socket.set_nonblocking(true).expect("a flag");
+    while socket.write(&[0; 65_536]).is_ok() {}
+    socket.set_nonblocking(false).expect("a flag");
+    set_socket_linger(&socket, Some(Duration::from_secs(60))).expect("an option");
+    (socket.into(), other)
+}
+
+/// The daemon answers, and how long that takes.
+fn answers_at_once(socket: &Path) {
+    let begin = Instant::now();
+    Wire::connect(socket, PATIENCE).and_then(|wire| wire.status()).expect("a status");
+    assert!(begin.elapsed() < Duration::from_millis(100), "{:?}", begin.elapsed());
+}
+
+fn ends_soon(daemon: &mut Killed) {
+    let pid = Pid::from_child(&daemon.0);
+    kill_process(pid, Signal::TERM).expect("it is there");
+    let begin = Instant::now();
+    while daemon.0.try_wait().expect("a child").is_none() {
+        assert!(begin.elapsed() < Duration::from_secs(3), "it does not end");
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+#[test]
+fn descriptors_whose_close_waits_delay_no_other() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let socket = folder.path().join("socket");
+    let mut daemon = daemon_process(&socket, 1_024);
+    let honest = Honest::new(&socket);
+    let mut others = Vec::new();
+    for request in [hello(1), attach("gpu"), Request::Status] {
+        // One that is answered, and one that has left before the daemon reads it.
+        for is_left in [false, true] {
+            let (lingering, other) = lingering();
+            others.push(other);
+            let wire = Wire::connect(&socket, PATIENCE).expect("a connection");
+            let _ = wire.send(&request, Some(lingering.as_fd()));
+            drop(lingering);
+            if !is_left {
+                let _ = wire.receive::<xsched_node::Answer>();
+            }
+            drop(wire);
+            answers_at_once(&socket);
+        }
+    }
+    honest.is_scheduled(&socket);
+    ends_soon(&mut daemon);
+}
+
+#[test]
+fn files_where_a_daemon_shall_listen_stay() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = |name: &str| folder.path().join(name);
+    fs::write(path("file"), b"precious").expect("a file");
+    symlink(path("file"), path("link")).expect("a link");
+    let _taken = UnixListener::bind(path("taken")).expect("a socket");
+    let socket = path("socket");
+    for name in ["file", "link", "taken", "socket"] {
+        let place = Place::Unix(path(name));
+        let config = || {
+            let text = format!("[metrics]\nlisten = \"unix:{}\"\n", path(name).display());
+            Config::parse(&text, Path::new("x")).expect("a configuration")
+        };
+        assert_eq!(config().metrics, Some(place));
+        let started = Daemon::start_with_config(&settings(&socket), config(), Source::default());
+        assert!(matches!(started, Err(DaemonError::Metrics(_))), "{name}: {started:?}");
+        let is_file = ["file", "link"].contains(&name);
+        assert_eq!(Daemon::check_paths(&config()).is_err(), is_file, "{name}");
+    }
+    assert_eq!(fs::read(path("file")).expect("it is there"), b"precious");
+    assert!(path("link").is_symlink() && path("taken").exists());
+}
+
+/// A daemon whose file limits all, and that file.
+fn limited(folder: &Path) -> (Daemon, PathBuf, PathBuf) {
+    let (socket, file) = (folder.join("socket"), folder.join("conf/xschedd.toml"));
+    fs::create_dir(folder.join("conf")).expect("a folder");
+    fs::write(&file, LIMITED).expect("a file");
+    let source = Source { file: Some(file.clone()), is_optional: true, ..Source::default() };
+    let config = source.read().expect("it is fine");
+    let daemon = Daemon::start_with_config(&settings(&socket), config, source).expect("a daemon");
+    (daemon, socket, file)
+}
+
+#[test]
+fn a_reload_that_would_lose_limits_is_refused() {
+    type Fault = fn(&Path);
+    let faults: [(&str, Fault); 7] = [
+        ("gone", |file| fs::remove_file(file).expect("it is there")),
+        ("empty", |file| fs::write(file, "\n").expect("written")),
+        ("no tenants", |file| fs::write(file, "[watch]\ndrivers = false\n").expect("written")),
+        ("a pipe", |file| {
+            fs::remove_file(file).expect("it is there");
+            mkfifoat(rustix::fs::CWD, file, Mode::RWXU).expect("a pipe");
+        }),
+        ("a folder", |file| {
+            fs::remove_file(file).expect("it is there");
+            fs::create_dir(file).expect("a folder");
+        }),
+        ("no folder", |file| {
+            let folder = file.parent().expect("a folder");
+            fs::remove_dir_all(folder).expect("it is there");
+            fs::write(folder, "").expect("a file");
+        }),
+        ("a circle", |file| {
+            fs::remove_file(file).expect("it is there");
+            symlink(file, file).expect("a link");
+        }),
+    ];
+    for (fault, make) in faults {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (daemon, socket, file) = limited(folder.path());
+        make(&file);
+        let reloaded = daemon.reload();
+        assert!(reloaded.is_err(), "{fault}");
+        let wire = Wire::connect(&socket, PATIENCE).expect("a connection");
+        assert!(wire.ask(&Request::Reload, None).is_err(), "{fault}");
+        wire.ask(&hello(xsched_node::VERSION), None).expect("a welcome");
+        assert_eq!(wire.status().expect("a status").clients[0].tenant, "all", "{fault}");
+    }
+}
+
+#[test]
+fn a_file_that_is_no_utf_8_is_refused_with_its_line() {
+    let mut file = tempfile::NamedTempFile::new().expect("a file");
+    file.write_all(b"[watch]\ndrivers = \"\xff\"\n").expect("written");
+    let error = Config::read(file.path()).expect_err("no text").to_string();
+    assert!(error.contains(":2: ") && error.contains("UTF-8"), "{error}");
+}
+
+fn daemon_with_log(socket: &Path, log: impl Into<Stdio>) -> Killed {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_xschedd"));
+    command.arg("--socket").arg(socket).stderr(log);
+    let daemon = Killed(command.spawn().expect("a daemon"));
+    wait("it does not listen", || Wire::connect(socket, PATIENCE).is_ok());
+    daemon
+}
+
+#[test]
+fn a_log_that_cannot_be_written_stops_no_daemon() {
+    let full = || File::options().write(true).open("/dev/full").expect("a device").into();
+    let (reader, closed) = std::io::pipe().expect("a pipe");
+    drop(reader);
+    let (_unread, mut stuck) = std::io::pipe().expect("a pipe");
+    rustix::io::ioctl_fionbio(&stuck, true).expect("a flag");
+    while stuck.write(&[b'x'; 4_096]).is_ok() {}
+    rustix::io::ioctl_fionbio(&stuck, false).expect("a flag");
+    let logs: [(&str, Stdio); 3] = [
+        ("/dev/full", full()),
+        ("no reader", closed.into()),
+        ("a reader that waits", stuck.into()),
+    ];
+    for (log, stdio) in logs {
+        let folder = tempfile::tempdir().expect("a folder");
+        let socket = folder.path().join("socket");
+        let mut daemon = daemon_with_log(&socket, stdio);
+        let honest = Honest::new(&socket);
+        for _ in 0..3 {
+            let wire = Wire::connect(&socket, PATIENCE).expect("a connection");
+            wire.ask(&Request::Reload, None).unwrap_or_else(|error| panic!("{log}: {error}"));
+            answers_at_once(&socket);
+        }
+        honest.is_scheduled(&socket);
+        ends_soon(&mut daemon);
+    }
+}
+
+/// What a child of `a_panic_of_any_thread_ends_the_process` does.
+#[test]
+fn as_a_child() {
+    let Some((role, _)) = role() else { return };
+    assert_eq!(role, "panics");
+    Log::start(std::io::stderr()).expect("a thread").end_on_panic();
+    let _thread = thread::spawn(|| panic!("a thread of the daemon"));
+    thread::sleep(PATIENCE);
+}
+
+#[test]
+fn a_panic_of_any_thread_ends_the_process() {
+    let mut command = child("panics", Path::new("none"));
+    command.stderr(Stdio::piped());
+    let mut ended = Killed(command.spawn().expect("a process"));
+    let mut text = String::new();
+    ended.0.stderr.take().expect("its log").read_to_string(&mut text).expect("text");
+    let status = ended.0.wait().expect("a child");
+    assert_eq!(status.signal(), Some(Signal::ABORT.as_raw()), "{status}: {text}");
+    assert!(text.contains("a thread of the daemon"), "{text}");
+}
+
+#[test]
+fn one_of_many_daemons_that_start_at_the_same_time_listens() {
+    const STARTS: usize = 8;
+    for _ in 0..20 {
+        let folder = tempfile::tempdir().expect("a folder");
+        let settings = settings(&folder.path().join("below/socket"));
+        let together = Barrier::new(STARTS);
+        let started = thread::scope(|scope| {
+            let start = || {
+                together.wait();
+                Daemon::start(&settings)
+            };
+            let starts: Vec<_> = (0..STARTS).map(|_| scope.spawn(start)).collect();
+            starts.into_iter().map(|start| start.join().expect("no panic")).collect::<Vec<_>>()
+        });
+        let running: Vec<_> = started.iter().filter(|started| started.is_ok()).collect();
+        assert_eq!(running.len(), 1, "{started:?}");
+        answers_at_once(&settings.socket);
+    }
+}
+
+#[test]
+fn a_daemon_whose_socket_was_replaced_leaves_the_other_alone() {
+    let mut node = Node::new();
+    fs::remove_file(&node.socket).expect("it is there");
+    let _other = UnixListener::bind(&node.socket).expect("a socket");
+    drop(node.daemon.take());
+    assert!(node.socket.exists());
+}
+
+#[test]
+fn the_umask_keeps_no_user_out() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let socket = folder.path().join("below/socket");
+    let mut command = Command::new("sh");
+    command.args(["-c", "umask 077; exec \"$0\" --socket \"$1\""]);
+    command.arg(env!("CARGO_BIN_EXE_xschedd")).arg(&socket).stderr(Stdio::null());
+    let _daemon = Killed(command.spawn().expect("a daemon"));
+    wait("it does not listen", || Wire::connect(&socket, PATIENCE).is_ok());
+    let mode = |path: &Path| fs::metadata(path).expect("it is there").mode() & 0o777;
+    assert_eq!((mode(&socket), mode(socket.parent().expect("a folder"))), (0o666, 0o755));
+}

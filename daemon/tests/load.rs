@@ -1,0 +1,94 @@
+//! Processor time of the daemon beside a user with thousands of processes.
+
+use std::fs;
+use std::os::fd::AsFd;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use xsched_node::{Link, PageSource, Request, SharedPage, VERSION, Wire};
+
+mod node;
+use node::{Node, PATIENCE, attach, daemon_process, refusal, wait};
+
+/// Connections of the user; with less, a slow daemon is not told from a fast one.
+const CROWD: usize = 1_500;
+
+/// A process with work on this GPU, in this gang.
+fn join(socket: &Path, gpu: &str, gang: Option<String>) -> (Wire, OwnedFd, SharedPage) {
+    let wire = Wire::connect(socket, PATIENCE).expect("a connection");
+    let name = "crowd".to_owned();
+    let hello = Request::Hello { version: VERSION, name, priority: 0, share: None, gang };
+    let doorbell = wire.ask(&hello, None).expect("a welcome").1.expect("an eventfd");
+    let page = SharedPage::create().expect("a page");
+    page.header().loaded_queues.store(1, Ordering::SeqCst);
+    wire.ask(&attach(gpu), Some(page.as_fd())).expect("attached");
+    rustix::io::write(&doorbell, &1_u64.to_ne_bytes()).expect("rung");
+    (wire, doorbell, page)
+}
+
+/// Processor time of all threads of a process so far.
+fn processor_time(pid: u32) -> Duration {
+    let tasks = fs::read_dir(format!("/proc/{pid}/task")).expect("a process");
+    let of = |task: std::io::Result<fs::DirEntry>| {
+        let text = fs::read_to_string(task.ok()?.path().join("schedstat")).ok()?;
+        text.split(' ').next()?.parse::<u64>().ok()
+    };
+    Duration::from_nanos(tasks.filter_map(of).sum())
+}
+
+#[test]
+fn a_crowd_to_which_nothing_happens_takes_no_processor() {
+    let limit = getrlimit(Resource::Nofile);
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
+    if getrlimit(Resource::Nofile).current.is_some_and(|most| most < 8_192) {
+        println!("skipped: this process may not open 8,192 files");
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let socket = folder.path().join("socket");
+    let daemon = daemon_process(&socket, 8_192);
+    let urgent = Link::open(socket.clone(), "urgent", 100, None).expect("a link");
+    let batch = Link::open(socket.clone(), "batch", -100, None).expect("a link");
+    let [urgent, batch] = [urgent, batch].map(|link| link.unit("gpu".to_owned()));
+    let (_page, held) = (urgent.page().expect("a page"), batch.page().expect("a page"));
+    batch.note(true);
+    let _crowd: Vec<_> = (0..CROWD).map(|_| join(&socket, "hostile", None)).collect();
+    std::thread::sleep(Duration::from_millis(500));
+    let before = processor_time(daemon.0.id());
+    std::thread::sleep(Duration::from_secs(2));
+    let idle = processor_time(daemon.0.id()) - before;
+    println!("{idle:?} of 2 s with nothing happening");
+    let before = processor_time(daemon.0.id());
+    for _ in 0..200 {
+        urgent.note(true);
+        wait("no hold", || held.is_closed(0));
+        urgent.note(false);
+        wait("no release", || !held.is_closed(0));
+    }
+    let busy = processor_time(daemon.0.id()) - before;
+    println!("{busy:?} for 400 decisions");
+    assert!(idle <= Duration::from_millis(200), "{idle:?} of 2 s with nothing happening");
+    assert!(busy <= Duration::from_millis(400), "{busy:?} for 400 decisions");
+}
+
+#[test]
+fn gangs_of_a_user_are_bounded() {
+    let node = Node::new();
+    let gang = |n: usize| join(&node.socket, ["a", "b"][n % 2], Some(format!("gang {}", n / 2)));
+    let gangs: Vec<_> = (0..128).map(gang).collect();
+    let hello = || Request::Hello {
+        version: VERSION,
+        name: "one more".to_owned(),
+        priority: 0,
+        share: None,
+        gang: Some("one more".to_owned()),
+    };
+    let wire = node.connect();
+    let why = refusal(wire.ask(&hello(), None));
+    assert!(why.contains("at most 64 gangs"), "{why}");
+    drop(gangs);
+    wait("there is no room again", || node.connect().ask(&hello(), None).is_ok());
+}

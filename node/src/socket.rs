@@ -1,0 +1,83 @@
+//! Where a daemon may listen.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use crate::wire::{NodeError, Wire};
+
+/// Paths where a daemon may listen, the preferred one first. Each attempt to connect looks at all
+/// of them, so that a process finds a daemon that was started after it.
+///
+/// ```
+/// use std::path::Path;
+/// use xsched_node::SocketPath;
+///
+/// let at = SocketPath::from(Path::new("/run/xsched/socket"));
+/// assert_eq!(at.to_string(), "/run/xsched/socket");
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SocketPath(Vec<PathBuf>);
+
+impl SocketPath {
+    /// The path that `XSCHED_SOCKET` says, or else `xsched/socket` below `$XDG_RUNTIME_DIR`, if
+    /// that is set, and `/run/xsched/socket`.
+    #[must_use]
+    pub fn from_env() -> Self {
+        let set = |name| std::env::var_os(name).filter(|value| !value.is_empty());
+        if let Some(path) = set("XSCHED_SOCKET") {
+            return Self(vec![path.into()]);
+        }
+        let of_user = set("XDG_RUNTIME_DIR").map(|dir| PathBuf::from(dir).join("xsched/socket"));
+        Self(of_user.into_iter().chain(["/run/xsched/socket".into()]).collect())
+    }
+
+    /// These paths, the preferred one first.
+    #[must_use]
+    pub fn any_of(paths: impl IntoIterator<Item = PathBuf>) -> Self {
+        Self(paths.into_iter().collect())
+    }
+
+    /// The first path at which there is something, or else the last.
+    #[must_use]
+    pub fn found(&self) -> PathBuf {
+        let there = self.0.iter().find(|path| path.exists());
+        there.or(self.0.last()).cloned().unwrap_or_default()
+    }
+
+    /// Connects to the daemon at the first path at which one listens.
+    ///
+    /// # Errors
+    /// As [`Wire::connect`], at the path that is [found](Self::found).
+    pub fn connect(&self, patience: Duration) -> Result<Wire, NodeError> {
+        let found = self.found();
+        Wire::connect(&found, patience).or_else(|error| {
+            let others = self.0.iter().filter(|path| **path != found);
+            others.filter_map(|path| Wire::connect(path, patience).ok()).next().ok_or(error)
+        })
+    }
+}
+
+impl From<PathBuf> for SocketPath {
+    /// This path alone.
+    fn from(path: PathBuf) -> Self {
+        Self(vec![path])
+    }
+}
+
+impl From<&Path> for SocketPath {
+    /// This path alone.
+    fn from(path: &Path) -> Self {
+        Self(vec![path.to_owned()])
+    }
+}
+
+impl fmt::Display for SocketPath {
+    /// All paths, with `or` between them.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (at, path) in self.0.iter().enumerate() {
+            write!(f, "{}{}", if at == 0 { "" } else { " or " }, path.display())?;
+        }
+        Ok(())
+    }
+}

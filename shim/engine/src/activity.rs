@@ -1,0 +1,73 @@
+//! Whether this library schedules: from the first call of the driver on, if the environment asks
+//! for it, until `libpreempt.so` is found to be missing.
+//!
+//! A driver that is initialised does not work in the child of a fork, so launches there are not
+//! scheduled. One that was only asked something before the fork is initialised by the child, and
+//! schedules as in any process.
+
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+
+use crate::direct;
+use crate::environment::variable;
+
+const VARIABLE: &str = "XSCHED_AUTO_XQUEUE";
+
+static ACTIVITY: AtomicU8 = AtomicU8::new(Activity::Off as u8);
+/// True if this process, or one that it was forked from, has initialised the driver.
+static IS_INITIALISED: AtomicBool = AtomicBool::new(false);
+
+/// Whether launches are scheduled in this process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Activity {
+    /// Not asked for, or not possible.
+    Off,
+    /// Asked for.
+    On,
+    /// Off, in the child of a fork of a process that had initialised the driver.
+    Child,
+}
+
+/// Begins to schedule, if the environment asks for it. The driver is open, and initialised if any
+/// call does that.
+pub(crate) fn start(is_initialised_by_any: bool) {
+    if is_initialised_by_any {
+        initialised();
+    }
+    if variable(VARIABLE).is_some_and(|value| value.eq_ignore_ascii_case("on")) {
+        ACTIVITY.store(Activity::On as u8, Ordering::Release);
+        // SAFETY: the handler stores and adds to numbers, which a child of a fork may do.
+        unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
+    }
+}
+
+/// The driver is initialised, or may be by a call that is made now.
+pub(crate) fn initialised() {
+    IS_INITIALISED.store(true, Ordering::Release);
+}
+
+extern "C" fn in_child() {
+    if IS_INITIALISED.load(Ordering::Acquire) && now() == Activity::On {
+        ACTIVITY.store(Activity::Child as u8, Ordering::Relaxed);
+    }
+    direct::begin_generation();
+}
+
+/// Ends scheduling: `libpreempt.so` is missing.
+pub(crate) fn end() {
+    ACTIVITY.store(Activity::Off as u8, Ordering::Relaxed);
+}
+
+/// The present state.
+pub(crate) fn now() -> Activity {
+    match ACTIVITY.load(Ordering::Acquire) {
+        1 => Activity::On,
+        2 => Activity::Child,
+        _ => Activity::Off,
+    }
+}
+
+/// Whether this library schedules.
+#[must_use]
+pub fn is_on() -> bool {
+    now() == Activity::On
+}

@@ -1,0 +1,1 @@
+//! Nothing: the programs are the tests, whose only dependency is `xsched`.
