@@ -44,12 +44,22 @@ pub(crate) fn ps(args: &PsArgs) -> Result<Ending, CliError> {
     Ok(Ending::Fine)
 }
 
+/// The policy in charge, and what lower priorities keep under it.
+pub(crate) fn policy_of(status: &Status) -> String {
+    match status.floor_permille {
+        0 => plain(&status.policy),
+        permille => {
+            format!("{} with a floor of {} %", plain(&status.policy), f64::from(permille) / 10.0)
+        }
+    }
+}
+
 fn report(status: &Status) -> String {
     let header = [
         "pid", "uid", "<tenant", "<program", "<GPU", "<state", "since s", "priority", "share %",
         "GPU s", "holds",
     ];
-    let title = format!("processes, policy {}", plain(&status.policy));
+    let title = format!("processes, policy {}", policy_of(status));
     let mut text = table(&title, &header, status.clients.iter().map(row));
     let in_gangs = status.clients.iter().filter(|client| client.gang.is_some());
     let in_gangs: Vec<_> = in_gangs.map(gang_row).collect();

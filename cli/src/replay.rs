@@ -195,8 +195,9 @@ mod tests {
     fn another_policy_is_told_what_the_daemon_tells_it() {
         let turn = PolicyHint::Timeslice(xsched_daemon::config::TURN);
         let stall = PolicyHint::Stall(Some(xsched_core::scheduler::STALL));
-        assert_eq!(told_by_daemon("hpf"), [turn, stall]);
-        assert_eq!(told_by_daemon("fcfs"), [stall]);
+        let floor = PolicyHint::Floor(xsched_daemon::config::FLOOR_PERMILLE);
+        assert_eq!(told_by_daemon("hpf"), [turn, stall, floor]);
+        assert_eq!(told_by_daemon("fcfs"), [stall, floor]);
         assert_eq!(told_by_daemon("none"), []);
     }
 }

@@ -146,6 +146,6 @@ fn without_a_terminal_it_prints_one_frame() {
     let output = top(&socket).arg("--once").output().expect("it runs");
     assert!(output.status.success(), "{output:?}");
     let text = String::from_utf8_lossy(&output.stdout);
-    assert!(text.starts_with("xsched: policy hpf, up 0."), "{text}");
+    assert!(text.starts_with("xsched: policy hpf with a floor of 5 %, up 0."), "{text}");
     assert!(text.contains("PROGRAM") && !text.contains('\u{1b}'), "{text}");
 }

@@ -212,6 +212,10 @@ pub enum PolicyHint {
     /// over if nothing of its device retires, 1 ms to a day; `None`: never. See
     /// [`Scheduler::hint_policy`](crate::scheduler::Scheduler::hint_policy).
     Stall(Option<Duration>),
+    /// For the scheduler, under policies by priority: permille of the device time that queues below
+    /// the highest priority keep, 0 to 500. See
+    /// [`Scheduler::hint_policy`](crate::scheduler::Scheduler::hint_policy).
+    Floor(u16),
 }
 
 impl PolicyHint {
@@ -225,6 +229,7 @@ impl PolicyHint {
             Self::K(k) => Self::k(k),
             Self::Ageing(age) => Self::ageing(age),
             Self::Stall(stall) => Self::stall(stall),
+            Self::Floor(permille) => Self::floor(permille),
         }
     }
 
@@ -259,6 +264,18 @@ impl PolicyHint {
             Ok(()) => Ok(Self::Stall(stall)),
             Err(error) => Err(error),
         }
+    }
+
+    /// A floor of 0 to 500 permille.
+    ///
+    /// # Errors
+    /// [`OutOfRange`] above.
+    pub const fn floor(permille: u16) -> Result<Self, OutOfRange> {
+        if permille > 500 {
+            let value = permille as i64;
+            return Err(OutOfRange { hint: "floor in permille", min: 0, max: 500, value });
+        }
+        Ok(Self::Floor(permille))
     }
 
     /// A timeslice, 100 µs to 10 s.

@@ -30,6 +30,9 @@ pub const TIMESLICE: Span = Span::from_ms(100);
 /// For how long one of several processes of the highest priority has the GPU at most while another
 /// one waits. A request that takes less is not interrupted for others, which wait for it.
 pub const TURN: Span = Span::from_ms(10);
+/// Permille of the device time that processes below the highest priority keep, so that none of them
+/// starves unasked: a twentieth of each second.
+pub const FLOOR_PERMILLE: u16 = 50;
 /// The largest file that is read, in bytes.
 const BYTES_MAX: u64 = 1 << 20;
 
@@ -94,13 +97,16 @@ pub struct PolicyChoice {
     pub fill_pauses: Option<Trial>,
     /// After this time a process that holds others and ends nothing is passed over; `None`: never.
     pub stall: Option<Span>,
+    /// Permille of the device time that processes below the highest priority keep, 0 to 500.
+    pub floor_permille: u16,
 }
 
 impl Default for PolicyChoice {
     fn default() -> Self {
         let name = "hpf".to_owned();
         let (hints, fill_pauses) = (Vec::new(), Some(Trial::default()));
-        Self { name, hints, takes_turns: true, fill_pauses, stall: Some(STALL) }
+        let (stall, floor_permille) = (Some(STALL), FLOOR_PERMILLE);
+        Self { name, hints, takes_turns: true, fill_pauses, stall, floor_permille }
     }
 }
 
@@ -120,7 +126,8 @@ impl PolicyChoice {
         let hints = slice.into_iter().chain(own.iter().copied());
         let mut tried = policy.clone();
         let hints = hints.filter(|hint| tried.configure(*hint));
-        hints.chain([PolicyHint::Stall(self.stall)]).collect()
+        let own = [PolicyHint::Stall(self.stall), PolicyHint::Floor(self.floor_permille)];
+        hints.chain(own).collect()
     }
 }
 

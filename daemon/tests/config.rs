@@ -57,7 +57,7 @@ fn the_keys_that_the_example_leaves_out_are_known() {
         assert!(is_known, "{key}");
         tried += 1;
     }
-    assert_eq!(tried, 13);
+    assert_eq!(tried, 14);
 }
 
 #[test]
@@ -246,6 +246,7 @@ fn rounds_between_processes_are_long_unless_the_file_says_otherwise() {
     let hints = |text: &str, name: &str| {
         let policy = name.parse().expect("a policy");
         let mut hints = parse(text).expect("a configuration").policy.hints_of(&policy);
+        assert_eq!(hints.pop(), Some(PolicyHint::Floor(50)), "{text}");
         assert_eq!(hints.pop(), Some(PolicyHint::Stall(Some(Duration::from_ms(50)))), "{text}");
         hints
     };
@@ -259,6 +260,13 @@ fn rounds_between_processes_are_long_unless_the_file_says_otherwise() {
     let stall = |text: &str| parse(text).expect("a configuration").policy.stall;
     assert_eq!(stall("[policy]\nstall_ms = 7"), Some(Duration::from_ms(7)));
     assert_eq!(stall("[policy]\nstall_ms = 0"), None);
+    let floor = |text: &str| parse(text).expect("a configuration").policy.floor_permille;
+    assert_eq!([floor("[policy]\nfloor = 0"), floor("[policy]\nfloor = 0.25")], [0, 250]);
+    assert!(
+        ["0.51", "-0.1", "nan", "5"]
+            .iter()
+            .all(|is| parse(&format!("[policy]\nfloor = {is}")).is_err())
+    );
     assert!(hints("[policy]\nturns = false", "hpf").is_empty());
     let file = "[policy]\nname = \"up\"\ntimeslice_us = 500";
     assert_eq!(hints(file, "up"), [long, PolicyHint::Timeslice(Duration::from_us(500))]);

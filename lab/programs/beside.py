@@ -2,16 +2,18 @@
 
     python beside.py --xsched target/release/xsched --xschedd target/release/xschedd
                      [--seconds 12] [--modes graph,eager] [--beside train,gemm,infer]
-                     [--ways plain,xsched,mps,mps+xsched] [--out FILE]
+                     [--ways plain,xsched,mps,mps+xsched] [--every-ms 20] [--in-flight 1]
+                     [--out FILE]
 
-A request is a BERT-base of 384 tokens every 20 ms, eager or as a CUDA graph. Beside it runs the
+A request is a BERT-base of 384 tokens every 20 ms, eager or as a CUDA graph; with `--every-ms 0` the
+next begins when one has ended, and with `--in-flight 2` the GPU has work of it at all times. Beside it runs the
 training of BERT-large, a GEMM of 8192³ again and again, or inference in batches of 64, eager or as
 a CUDA graph (`graph`). Both are started by `xsched run`, the one with `--class interactive`, the
 other with `--class batch`, and know nothing of it. Their main threads keep to a processor each.
 Prints the P50 and P99 of requests alone, and beside in each of the ways, over the P50 and the P99
 alone, and the background's rate over its rate alone. With `mps` both are clients of an MPS server
 of their own. `xsched` may have keys of the policy, as in the daemon's file:
-`xsched:fill_pauses=false`.
+`xsched:fill_pauses=false`, `xsched:floor=0`.
 """
 
 import argparse
@@ -27,10 +29,9 @@ import time
 import common
 
 HERE = pathlib.Path(__file__).resolve()
-EVERY_NS = 20_000_000
 
 
-def urgent(mode, seconds):
+def urgent(mode, seconds, every_ms, in_flight):
     torch = common.torch_of()
     model, tokens = common.bert(torch)
     with torch.inference_mode():
@@ -40,13 +41,19 @@ def urgent(mode, seconds):
             torch.cuda.synchronize()
         print("ready", flush=True)
         sys.stdin.readline()
-        taken, end = [], time.perf_counter_ns() + int(seconds * 1e9)
+        taken, pending, end = [], [], time.perf_counter_ns() + int(seconds * 1e9)
         while (begin := time.perf_counter_ns()) < end:
             request()
-            torch.cuda.synchronize()
+            pending.append((begin, torch.cuda.Event()))
+            pending[-1][1].record()
+            if len(pending) < in_flight:
+                continue
+            begin, event = pending.pop(0)
+            event.synchronize()
             now = time.perf_counter_ns()
             taken.append((now - begin) / 1e6)
-            time.sleep(max(0, begin + EVERY_NS - now) / 1e9)
+            if every_ms:
+                time.sleep(max(0, begin + every_ms * 1e6 - now) / 1e9)
     print(json.dumps(taken), flush=True)
 
 
@@ -125,9 +132,10 @@ def count(path):
     return int(path.read_text().strip() or 0)
 
 
-def requests(way, mode, seconds, **variables):
+def requests(way, mode, given, **variables):
     """A function that makes requests for that long and answers how long each took, in ms."""
-    role = Role(way, "urgent", mode, seconds, **variables)
+    role = Role(way, "urgent", mode, given.seconds, given.every_ms,
+                given.in_flight, **variables)
 
     def measure():
         output, _ = role.program.communicate("go\n")
@@ -183,7 +191,7 @@ class Watch(threading.Thread):
     def run(self):
         while not self.over.wait(.25):
             said = subprocess.run(self.command, capture_output=True, text=True, env=self.variables)
-            clients = json.loads(said.stdout or "{}").get("clients", [])
+            clients = json.loads(said.stdout or "{}").get("processes", [])
             self.bound += [client["host_bound"] for client in clients if client["priority"] > 0]
 
     def end(self):
@@ -195,7 +203,7 @@ class Watch(threading.Thread):
 
 def row_of(given, node, mode, before, counter, rate_alone):
     """Requests beside what runs already."""
-    measure = requests(node.urgent, mode, given.seconds, **node.variables)
+    measure = requests(node.urgent, mode, given, **node.variables)
     watch = Watch(given, node) if node.daemon and given.show else None
     if watch:
         watch.start()
@@ -203,6 +211,7 @@ def row_of(given, node, mode, before, counter, rate_alone):
     samples = measure()
     kept = (count(counter) - first) / (time.perf_counter() - begin) / rate_alone
     row = {"samples": len(samples), "p50_ms": rank(samples, .5), "p99_ms": rank(samples, .99),
+           "longest_ms": max(samples),
            "p50_over_alone": rank(samples, .5) / rank(before, .5),
            "p99_over_alone": rank(samples, .99) / rank(before, .99), "background_kept": kept}
     if watch:
@@ -214,7 +223,7 @@ def main(given):
     rows, rates = [], {}
     with tempfile.TemporaryDirectory() as folder:
         counter = pathlib.Path(folder) / "count"
-        alone = {mode: requests([], mode, given.seconds)() for mode in given.modes.split(",")}
+        alone = {mode: requests([], mode, given)() for mode in given.modes.split(",")}
         for name, samples in alone.items():
             print(f"alone {name}: {rank(samples, .5):.2f} {rank(samples, .99):.2f}", flush=True)
         for way in given.ways.split(","):
@@ -241,7 +250,7 @@ def main(given):
 if __name__ == "__main__":
     if sys.argv[1:2] == ["--role"]:
         if sys.argv[2] == "urgent":
-            urgent(sys.argv[3], float(sys.argv[4]))
+            urgent(sys.argv[3], *map(float, sys.argv[4:7]))
         else:
             background(sys.argv[3])
         sys.exit()
@@ -249,6 +258,8 @@ if __name__ == "__main__":
     parser.add_argument("--xsched", required=True)
     parser.add_argument("--xschedd", required=True)
     parser.add_argument("--seconds", type=float, default=12)
+    parser.add_argument("--every-ms", type=float, default=20)
+    parser.add_argument("--in-flight", type=int, default=1, help="requests that are launched before one is waited for")
     parser.add_argument("--modes", default="graph,eager")
     parser.add_argument("--beside", default="train,gemm,infer")
     parser.add_argument("--ways", default="plain,xsched", help="plain, xsched, mps, mps+xsched")

@@ -55,7 +55,7 @@ def measured(given, counters, alone):
 def reported(given):
     """The device time of each process in ms and its commands that retired, in order of starts."""
     said = subprocess.run([given.xsched, "ps", "--json"], capture_output=True, text=True, check=True)
-    clients = sorted(json.loads(said.stdout)["clients"], key=lambda one: one["pid"])
+    clients = sorted(json.loads(said.stdout)["processes"], key=lambda one: one["pid"])
     return [(one["device_ms"], one["retired"]) for one in clients]
 
 

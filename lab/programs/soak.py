@@ -76,7 +76,7 @@ class Daemon:
         return json.loads(self.tell("ps", "--json").stdout)
 
     def clients(self):
-        return self.status()["clients"]
+        return self.status()["processes"]
 
     def look(self):
         status = pathlib.Path(f"/proc/{self.program.pid}/status").read_text().splitlines()
@@ -136,7 +136,7 @@ class Program(threading.Thread):
     def give_up(self, program):
         """It should have ended. Notes how it was."""
         status = self.daemon_.status()
-        of_it = [client for client in status["clients"] if client["pid"] == program.pid]
+        of_it = [client for client in status["processes"] if client["pid"] == program.pid]
         self.what += f", not ended in {END_S} s under {status['policy']}: {of_it}"
         program.kill()
 

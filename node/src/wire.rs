@@ -161,6 +161,9 @@ pub struct Status {
     pub schema: u32,
     /// The policy in charge.
     pub policy: String,
+    /// Part of each second, in permille, that processes below the highest priority of a GPU keep; 0
+    /// under a policy that does not hold them by priority.
+    pub floor_permille: u16,
     /// For how long the daemon has run, in milliseconds.
     pub up_ms: u64,
     /// GPUs that drivers list, and those that processes have named on which the asker sees one.

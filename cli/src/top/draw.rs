@@ -10,6 +10,7 @@ use xsched_node::{ClientStatus, GpuStatus, Outsider};
 
 use super::columns::{COLUMNS, Column, columns, plain};
 use super::state::{Mode, State, clock, span};
+use crate::node::policy_of;
 
 /// Lines above the lists: what is in charge, and two headers.
 const FIXED: u16 = 3;
@@ -119,7 +120,7 @@ fn head(state: &State, now: SystemTime) -> (String, Style) {
     };
     let mut text = format!(
         "xsched: policy {}, up {}, {} processes",
-        plain(&status.policy),
+        policy_of(status),
         span(Duration::from_millis(status.up_ms)),
         status.clients.len(),
     );

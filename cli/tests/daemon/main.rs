@@ -244,6 +244,7 @@ fn a_program_that_launches_kernel_by_kernel_is_bound_by_its_host() {
     let source = node.folder.path().join("program.c");
     fs::write(&source, EAGER).expect("a file");
     node.compile(&source);
+    let start = Instant::now();
     let eager = node.background_with("eager", &["--class", "interactive"], &variables);
     assert!(eager.goes_on());
     let said = || {
@@ -266,7 +267,8 @@ fn a_program_that_launches_kernel_by_kernel_is_bound_by_its_host() {
     // It is found out anew each second.
     let _ = (0..3).all(|_| is_found(true) && is_found(false));
     assert!(eager.goes_on() && batch.goes_on());
-    assert_eq!(said().holds, 0, "nothing comes before it");
+    let (holds, ran) = (said().holds, start.elapsed().as_secs());
+    assert!(holds <= ran, "{holds} holds in {ran} s: it gives way for the floor alone");
     eager.end();
     batch.end();
 }

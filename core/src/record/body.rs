@@ -361,6 +361,7 @@ fn encode_policy_hint(hint: PolicyHint, to: &mut Cursor<&mut [u8]>) {
         PolicyHint::K(k) => (2, u64::from(k)),
         PolicyHint::Ageing(age) => (3, age.map_or(ABSENT, Duration::as_ns)),
         PolicyHint::Stall(stall) => (4, stall.map_or(ABSENT, Duration::as_ns)),
+        PolicyHint::Floor(permille) => (5, u64::from(permille)),
     };
     to.u64(kind);
     to.u64(value);
@@ -372,6 +373,7 @@ fn decode_policy_hint(from: &mut Cursor<&[u8]>) -> Option<PolicyHint> {
         (2, k) => PolicyHint::K(u32::try_from(k).ok()?),
         (3, age) => PolicyHint::Ageing((age != ABSENT).then(|| Duration::from_ns(age))),
         (4, stall) => PolicyHint::Stall((stall != ABSENT).then(|| Duration::from_ns(stall))),
+        (5, permille) => PolicyHint::Floor(u16::try_from(permille).ok()?),
         _ => return None,
     };
     hint.checked().ok()

@@ -59,14 +59,14 @@ pub struct Recorded<P, S, T> {
     /// A queue was attached, so that a record which starts now lacks what came of it.
     used: bool,
     /// What the policy in charge was hinted, one of each kind.
-    hints: [Option<PolicyHint>; 4],
+    hints: [Option<PolicyHint>; 5],
 }
 
 impl<P: Policy, S: Storage, T: Tape> Recorded<P, S, T> {
     /// Wraps a new scheduler, without a tape.
     #[must_use]
     pub const fn new(scheduler: Scheduler<P, S>) -> Self {
-        Self { scheduler, tape: None, used: false, hints: [None; 4] }
+        Self { scheduler, tape: None, used: false, hints: [None; 5] }
     }
 
     /// Starts a record, and returns the tape of the one that was going on.
@@ -149,6 +149,12 @@ impl<P: Policy, S: Storage, T: Tape> Recorded<P, S, T> {
     #[must_use]
     pub const fn policy(&self) -> &P {
         self.scheduler.policy()
+    }
+
+    /// [`Scheduler::floor_permille`].
+    #[must_use]
+    pub fn floor_permille(&self) -> u16 {
+        self.scheduler.floor_permille()
     }
 
     /// [`Scheduler::stats`].
@@ -250,6 +256,7 @@ impl<P: Policy, S: Storage, T: Tape> Recorded<P, S, T> {
                 PolicyHint::K(_) => 1,
                 PolicyHint::Ageing(_) => 2,
                 PolicyHint::Stall(_) => 3,
+                PolicyHint::Floor(_) => 4,
             }] = Some(hint);
         }
         taken
@@ -258,7 +265,7 @@ impl<P: Policy, S: Storage, T: Tape> Recorded<P, S, T> {
     /// [`Scheduler::set_policy`].
     pub fn set_policy(&mut self, now: Instant, policy: P) -> P {
         let name = Name::new(policy.name());
-        // The last is none of the policy's.
+        // The last two are none of the policy's.
         self.hints[..3].fill(None);
         self.note(now, NO_QUEUE, || Body::Policy(name));
         self.scheduler.set_policy(policy)

@@ -58,6 +58,7 @@ fn what_the_scheduler_is_fed_survives_and_truncation_is_noticed() {
     round_trip(Body::PolicyHint(PolicyHint::Timeslice(Duration::from_ms(3))));
     round_trip(Body::PolicyHint(PolicyHint::Ageing(Some(Duration::from_ms(500)))));
     round_trip(Body::PolicyHint(PolicyHint::Ageing(None)));
+    round_trip(Body::PolicyHint(PolicyHint::Floor(500)));
     let body = Body::PolicyHint(PolicyHint::Ageing(Some(Duration::ZERO)));
     let entry = Entry { at: Instant::ZERO, queue: QueueId::new(0, 0), body };
     let mut bytes = [0; ENTRY_BYTES_MAX];

@@ -207,10 +207,11 @@ impl<P: Policy> State<'_, P> {
         if !slot.live {
             return false;
         }
-        let floor = self.devices[slot.info.device.index()].floor;
-        let own = slot.verdict.get() == crate::policy::Verdict::Run
-            && slot.info.hints.priority.rank() >= usize::from(floor);
+        let device = &self.devices[slot.info.device.index()];
         let rank = slot.info.hints.priority.rank();
+        let is_let =
+            slot.verdict.get() == crate::policy::Verdict::Run && rank >= usize::from(device.floor);
+        let own = device.arrears.runs(rank).unwrap_or(is_let);
         own || slot.info.passed_over && rank > 0 || self.inherits(index)
     }
 

@@ -9,6 +9,7 @@
 //! and an index of priorities per device. Orders cost what they cost, one each.
 
 mod depend;
+pub(crate) mod floor;
 mod orders;
 mod progress;
 mod state;
@@ -127,6 +128,8 @@ pub struct Stats {
     pub circles: u64,
     /// Queues that were passed over because they held others and retired nothing.
     pub passed_over: u64,
+    /// Slices in which lower priorities ran and the highest one held.
+    pub slices: u64,
     /// Waits that were looked at in search of circles, and of those that are over.
     pub waits_looked_at: u64,
 }
@@ -156,6 +159,11 @@ pub(crate) struct Lists {
     progress_due: Option<Instant>,
     /// A queue is held that has work, so progress matters.
     is_contended: bool,
+    /// Share of the device time that lower priorities keep.
+    floor_permille: u16,
+    /// When device time of lower priorities was looked at last, and when it is to be.
+    floor_looked: Instant,
+    floor_due: Option<Instant>,
     edges: usize,
     stats: Stats,
 }
@@ -222,6 +230,9 @@ impl<P: Policy, S: Storage> Scheduler<P, S> {
             stall_halvings: 0,
             progress_due: None,
             is_contended: false,
+            floor_permille: 0,
+            floor_looked: Instant::ZERO,
+            floor_due: None,
             edges: 0,
             stats: Stats::default(),
         };
@@ -255,6 +266,13 @@ impl<P: Policy, S: Storage> Scheduler<P, S> {
     #[must_use]
     pub const fn policy(&self) -> &P {
         &self.policy
+    }
+
+    /// Permille of the device time that queues of lower priorities keep: see
+    /// [`PolicyHint::Floor`]. 0 under a policy that does not hold by priority.
+    #[must_use]
+    pub fn floor_permille(&self) -> u16 {
+        if floor::is_by_priority(&self.policy) { self.lists.floor_permille } else { 0 }
     }
 
     /// Counts of what was done so far.
@@ -355,11 +373,26 @@ impl<P: Policy, S: Storage> Scheduler<P, S> {
     /// run beside it as if it had no work, until it retires a command. It may wait for one of them,
     /// in ways that no driver tells of. Where it went on as soon as it was passed over, it is
     /// passed over sooner the next time.
+    ///
+    /// [`PolicyHint::Floor`] is so as well, and counts under policies that hold by priority
+    /// ([`MayHold::Lower`](crate::policy::MayHold::Lower) and
+    /// [`MayHold::Peers`](crate::policy::MayHold::Peers)): while a queue of a lower priority than
+    /// the highest ready one of its device has work and is held, those of lower priorities together
+    /// keep this share of the device time over each second. What they use in pauses counts. What is
+    /// missing is given in a slice, in which the highest priority holds. 0 at first.
     pub fn hint_policy(&mut self, hint: PolicyHint) -> bool {
         if let PolicyHint::Stall(stall) = hint {
             let is_in_range = hint.checked().is_ok();
             if is_in_range {
                 self.lists.stall = stall.unwrap_or(Duration::MAX);
+            }
+            return is_in_range;
+        }
+        if let PolicyHint::Floor(permille) = hint {
+            let is_in_range = hint.checked().is_ok();
+            if is_in_range {
+                self.lists.floor_permille = permille;
+                self.state().end_slices();
             }
             return is_in_range;
         }
@@ -412,15 +445,15 @@ impl<P: Policy, S: Storage> Scheduler<P, S> {
     pub fn poll_order(&mut self, now: Instant) -> Option<(QueueId, Order)> {
         let mut state = self.state();
         state.decide_if_due(now);
-        state.arm_progress_check(now);
+        state.arm_checks(now);
         state.next_order(now)
     }
 
     /// When [`Scheduler::handle_timeout`] wants to be called, if at all.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
-        let (wake, progress) = (self.lists.wake.get(), self.lists.progress_due);
-        wake.into_iter().chain(progress).min()
+        let Lists { progress_due, floor_due, .. } = self.lists;
+        [self.lists.wake.get(), progress_due, floor_due].into_iter().flatten().min()
     }
 
     /// Tells the scheduler that time has passed. Calling it early or for nothing does nothing. Poll
@@ -432,6 +465,9 @@ impl<P: Policy, S: Storage> Scheduler<P, S> {
         }
         if self.lists.progress_due.is_some_and(|due| now >= due) {
             self.state().check_progress(now);
+        }
+        if self.lists.floor_due.is_some_and(|due| now >= due) {
+            self.state().check_floor(now);
         }
     }
 

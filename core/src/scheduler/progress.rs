@@ -33,9 +33,10 @@ impl<P: Policy> State<'_, P> {
         self.lists.is_contended |= slot.info.ready && !slot.info.running;
     }
 
-    /// Has progress be checked, if queues are held that have work.
-    pub(super) fn arm_progress_check(&mut self, now: Instant) {
+    /// Has progress and device time be checked, if queues came to be held that have work.
+    pub(super) fn arm_checks(&mut self, now: Instant) {
         let is_contended = core::mem::take(&mut self.lists.is_contended);
+        self.arm_floor_check(now, is_contended);
         if is_contended && self.lists.stall != Duration::MAX {
             // Most reasons to hold others are over before that.
             let half =

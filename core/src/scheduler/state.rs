@@ -226,6 +226,7 @@ impl<P: Policy> State<'_, P> {
     }
 
     pub(super) fn policy_changed(&mut self) {
+        self.end_slices();
         self.lists.changed_all = true;
         self.lists.wake.set(None);
         for device in self.devices.iter_mut() {

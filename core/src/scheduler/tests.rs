@@ -4,6 +4,7 @@
 mod admit;
 mod changes;
 mod floors;
+mod least;
 mod members;
 mod orders;
 mod progress;
@@ -19,7 +20,7 @@ use std::vec::Vec;
 use super::*;
 use crate::hint::Priority;
 use crate::message::{Claim, HoldState};
-use crate::policy::{Changed, Decisions, Event, Needs, Urgency, Verdict, policy_state};
+use crate::policy::{Changed, Decisions, Event, MayHold, Needs, Urgency, Verdict, policy_state};
 use crate::time::Duration;
 
 policy_state! {
@@ -64,7 +65,9 @@ impl Policy for Puppet {
     }
 
     fn needs(&self) -> Needs {
-        Needs { progress_every: self.0.borrow().progress, ..Needs::default() }
+        let Strings { progress, hpf, .. } = *self.0.borrow();
+        let may_hold = if hpf { MayHold::Lower } else { MayHold::Anything };
+        Needs { may_hold, progress_every: progress, ..Needs::default() }
     }
 
     fn configure(&mut self, hint: PolicyHint) -> bool {

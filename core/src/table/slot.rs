@@ -7,6 +7,7 @@ use crate::hint::{Hints, Priority};
 use crate::id::{CmdId, DeviceId, EventRef, ProcessId, QueueId};
 use crate::level::{Level, LevelChoice};
 use crate::message::{Claim, Report};
+use crate::scheduler::floor::Arrears;
 use crate::table::state::{DEVICE_WORDS, QUEUE_WORDS};
 use crate::table::verdict::{Urgency, Verdict};
 use crate::time::{Duration, Instant};
@@ -156,6 +157,8 @@ pub struct QueueSlot {
     pub(crate) ready_bits: u32,
     pub(crate) changed_bits: u32,
     pub(crate) progress: Progress,
+    /// Device time when that of lower priorities was summed up last.
+    pub(crate) busy_seen: Duration,
 }
 
 impl Default for QueueSlot {
@@ -183,6 +186,7 @@ impl Default for QueueSlot {
             reached_ok: None,
             watching: 0,
             progress: Progress::default(),
+            busy_seen: Duration::ZERO,
             work_next: NONE,
             reach: 0,
             in_waits: 0,
@@ -228,6 +232,7 @@ pub struct DeviceSlot {
     pub(crate) asked: u32,
     /// When a queue of it was last seen to go on, or to be about to stop.
     pub(crate) went_on: Instant,
+    pub(crate) arrears: Arrears,
     /// Queues that need orders: the first, the last of the ready ones, which come first, and the
     /// last.
     pub(crate) dirty_head: u32,
@@ -263,6 +268,7 @@ impl Default for DeviceSlot {
             is_drained: true,
             asked: 0,
             went_on: Instant::ZERO,
+            arrears: Arrears::default(),
             dirty_head: END,
             dirty_ready: END,
             dirty_tail: END,

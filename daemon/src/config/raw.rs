@@ -63,6 +63,7 @@ struct RawPolicy {
     k: Option<Spanned<u32>>,
     ageing_ms: Option<Spanned<u64>>,
     stall_ms: Option<Spanned<u32>>,
+    floor: Option<Spanned<f64>>,
 }
 
 /// The key `policy`: a name, or a table.
@@ -315,6 +316,9 @@ fn policy(raw: &RawPolicy) -> Result<PolicyChoice, Wrong> {
     if let Some(stall) = ranged(raw.stall_ms.as_ref(), "stall_ms", stall)? {
         choice.stall = (stall > Duration::ZERO).then_some(stall);
     }
+    if let Some(floor) = &raw.floor {
+        choice.floor_permille = floor_permille(floor)?;
+    }
     let age = |ms: u64| PolicyHint::ageing(Some(Duration::from_ns(ms.saturating_mul(1_000_000))));
     let slice = |us: u64| PolicyHint::timeslice(Duration::from_ns(us.saturating_mul(1_000)));
     let hints = [
@@ -336,6 +340,15 @@ fn policy(raw: &RawPolicy) -> Result<PolicyChoice, Wrong> {
         choice.hints.push(hint);
     }
     Ok(choice)
+}
+
+/// A share of the device time, as a fraction.
+fn floor_permille(floor: &Spanned<f64>) -> Result<u16, Wrong> {
+    let value = *floor.get_ref();
+    if !(0.0..=0.5).contains(&value) {
+        return Err(wrong(&floor.span(), format!("floor must be 0 to 0.5, is {value}")));
+    }
+    Ok((value * 1_000.0).round() as u16)
 }
 
 /// A time of up to a second.

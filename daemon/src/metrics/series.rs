@@ -202,7 +202,7 @@ impl Scrape {
 }
 
 /// Of the daemon.
-const DAEMON: [Family<Scrape>; 10] = [
+const DAEMON: [Family<Scrape>; 13] = [
     ("processes", Kind::Level, "Processes that are connected", |s| Some(whole(s.figures.clients))),
     (
         "processes_left_out",
@@ -218,6 +218,21 @@ const DAEMON: [Family<Scrape>; 10] = [
     ("orders", Kind::Count, "Orders of the policy to run or to hold", |s| {
         Some(whole(s.figures.orders))
     }),
+    (
+        "floor",
+        Kind::Ratio,
+        "Part of each second that processes below the highest priority of a GPU keep",
+        |s| Some(permille(s.figures.floor_permille.into())),
+    ),
+    ("floor_slices", Kind::Count, "Times the highest priority of a GPU was held for that", |s| {
+        Some(whole(s.figures.slices))
+    }),
+    (
+        "passed_over",
+        Kind::Count,
+        "Times a process no longer held others, since no command of its GPU ended",
+        |s| Some(whole(s.figures.passed_over)),
+    ),
     ("wakeups", Kind::Count, "Times the scheduler's thread woke", |s| {
         Some(whole(s.figures.wakeups))
     }),

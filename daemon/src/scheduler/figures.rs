@@ -30,6 +30,11 @@ pub(crate) struct Figures {
     pub(crate) now: BTreeMap<(String, String), Present>,
     /// Times the policy was asked.
     pub(crate) decisions: u64,
+    /// Part that processes below the highest priority keep, slices that they had for it, and
+    /// processes that were passed over.
+    pub(crate) floor_permille: u16,
+    pub(crate) slices: u64,
+    pub(crate) passed_over: u64,
     /// Orders to run and to hold.
     pub(crate) orders: u64,
     /// Times the thread woke.

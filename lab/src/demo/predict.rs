@@ -51,6 +51,7 @@ fn scenario(model: &Model<'_>) -> Scenario {
         k: None,
         timeslice_ns: None,
         ageing_ns: None,
+        floor_permille: 0,
         level: model.level.number(),
         scheduler_latency_ns: SCHEDULER_NS,
         daemon: None,

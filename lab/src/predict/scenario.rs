@@ -149,6 +149,7 @@ fn scenario(device: DeviceSpec, tasks: Vec<TaskSpec>) -> Scenario {
         k: None,
         timeslice_ns: None,
         ageing_ns: None,
+        floor_permille: 0,
         level: 1,
         // The reporting thread runs the policy, and the built-in ones are quick.
         scheduler_latency_ns: 0,

@@ -4,24 +4,44 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
+use std::sync::Arc;
 
-/// A state of the interposer, and the variables that make it.
-type State = (&'static str, &'static [(&'static str, &'static str)]);
+use xsched_daemon::{Daemon, Settings};
+use xsched_node::{Link, PageSource, Unit};
 
-const STATES: [State; 4] = [
-    ("off", &[("XSCHED_AUTO_XQUEUE", "OFF")]),
-    ("direct", &[("XSCHED_AUTO_XQUEUE", "ON")]),
-    ("ready", &[("XSCHED_AUTO_XQUEUE", "ON"), ("XSCHED_AUTO_XQUEUE_UNIT", "streams")]),
-    (
-        "contended",
-        &[
+/// A state of the interposer.
+struct State {
+    name: &'static str,
+    /// Variables that make it.
+    variables: &'static [(&'static str, &'static str)],
+    /// Priority of another process on the GPU, which has no work, under a scheduler of the node.
+    neighbour: Option<i32>,
+}
+
+const NODE: &[(&str, &str)] = &[("XSCHED_AUTO_XQUEUE", "ON"), ("XSCHED_SCHEDULER", "GLB")];
+const STATES: [State; 6] = [
+    State { name: "off", variables: &[("XSCHED_AUTO_XQUEUE", "OFF")], neighbour: None },
+    State { name: "direct", variables: &[("XSCHED_AUTO_XQUEUE", "ON")], neighbour: None },
+    State { name: "idle below", variables: NODE, neighbour: Some(-50) },
+    State { name: "idle above", variables: NODE, neighbour: Some(50) },
+    State {
+        name: "streams",
+        variables: &[("XSCHED_AUTO_XQUEUE", "ON"), ("XSCHED_AUTO_XQUEUE_UNIT", "streams")],
+        neighbour: None,
+    },
+    State {
+        name: "gates",
+        variables: &[
             ("XSCHED_AUTO_XQUEUE", "ON"),
             ("XSCHED_AUTO_XQUEUE_UNIT", "streams"),
             ("XSCHED_AUTO_XQUEUE_LEVEL", "2"),
             ("XSCHED_GATE_SPACING_US", "1"),
         ],
-    ),
+        neighbour: None,
+    },
 ];
+/// The emulated GPU's name among processes: its PCI id.
+const DEVICE: &str = "0000:01:00";
 /// Runs of each state in turn. The least time of a call in all of them counts.
 const RUNS: usize = 5;
 
@@ -57,17 +77,26 @@ fn run() -> Result<(), String> {
         command.env("LD_LIBRARY_PATH", folder.path());
         command
     };
-    let interposed = |state: &State| {
+    let interposed = |state: &State, socket: &Path| {
         let mut command = Command::new(&program);
-        command.env("LD_PRELOAD", libraries.join("libshimcuda.so"));
-        command.env("XSCHED_CUDA_DRIVER", &driver).envs(state.1.iter().copied());
+        command.env("LD_PRELOAD", libraries.join("libshimcuda.so")).env("XSCHED_SOCKET", socket);
+        command.env("XSCHED_CUDA_DRIVER", &driver).envs(state.variables.iter().copied());
         command
     };
     let mut all: Vec<Costs> = Vec::new();
-    for _ in 0..RUNS {
-        let commands = std::iter::once(plain()).chain(STATES.iter().map(interposed));
-        for (at, mut command) in commands.enumerate() {
-            let costs = costs_of(command.arg("calls"))?;
+    for run in 0..RUNS {
+        for at in 0..=STATES.len() {
+            let costs = match at.checked_sub(1).and_then(|state| STATES.get(state)) {
+                None => costs_of(plain().arg("calls"))?,
+                Some(state) => {
+                    let socket = folder.path().join(format!("{run}-{at}"));
+                    let node = state.neighbour.map(|priority| Node::start(&socket, priority));
+                    let node = node.transpose()?;
+                    let costs = costs_of(interposed(state, &socket).arg("calls"))?;
+                    drop(node);
+                    costs
+                }
+            };
             match all.get_mut(at) {
                 Some(before) => take_least(before, &costs),
                 None => all.push(costs),
@@ -76,6 +105,24 @@ fn run() -> Result<(), String> {
     }
     print(&all);
     Ok(())
+}
+
+/// A scheduler of the node, and a process that it knows on the emulated GPU and that has no work.
+struct Node {
+    _daemon: Daemon,
+    _neighbour: Arc<Unit>,
+}
+
+impl Node {
+    fn start(socket: &Path, priority: i32) -> Result<Self, String> {
+        let policy = "hpf".parse().map_err(|_| "there is no policy hpf")?;
+        let settings = Settings { socket: socket.to_owned(), policy, is_open: false };
+        let daemon = Daemon::start(&settings).map_err(|error| error.to_string())?;
+        let link = Link::open(socket.to_owned(), "neighbour", priority, None);
+        let neighbour = link.map_err(|error| error.to_string())?.unit(DEVICE.to_owned());
+        let _ = neighbour.page().map_err(|error| error.to_string())?;
+        Ok(Self { _daemon: daemon, _neighbour: neighbour })
+    }
 }
 
 fn costs_of(command: &mut Command) -> Result<Costs, String> {
@@ -101,12 +148,12 @@ fn take_least(before: &mut Costs, costs: &Costs) {
 fn print(all: &[Costs]) {
     let Some((plain, states)) = all.split_first() else { return };
     print!("{:<28}{:>10}", "ns a call", "driver");
-    STATES.iter().for_each(|(name, _)| print!("{:>12}", format!("+ {name}")));
+    STATES.iter().for_each(|state| print!("{:>14}", format!("+ {}", state.name)));
     println!();
     for (at, (name, ns)) in plain.iter().enumerate() {
         print!("{name:<28}{ns:>10.1}");
         for costs in states {
-            print!("{:>12.1}", costs.get(at).map_or(f64::NAN, |(_, with)| with - ns));
+            print!("{:>14.1}", costs.get(at).map_or(f64::NAN, |(_, with)| with - ns));
         }
         println!();
     }

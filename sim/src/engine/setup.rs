@@ -256,7 +256,9 @@ pub(super) fn policy_hints(scenario: &Scenario) -> impl Iterator<Item = PolicyHi
     let timeslice = scenario.timeslice_ns.map(Duration::from_ns).map(PolicyHint::Timeslice);
     let age = scenario.ageing_ns.map(Duration::from_ns);
     let ageing = age.map(|age| PolicyHint::Ageing(Some(age)));
-    [scenario.k.map(PolicyHint::K), timeslice, ageing].into_iter().flatten()
+    let floor = scenario.floor_permille;
+    let floor = (floor > 0).then_some(PolicyHint::Floor(floor));
+    [scenario.k.map(PolicyHint::K), timeslice, ageing, floor].into_iter().flatten()
 }
 
 /// How many waits can be submitted and not over: one per request that is.

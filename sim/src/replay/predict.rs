@@ -189,6 +189,7 @@ fn scenario(workload: &Workload, options: &PredictOptions) -> Scenario {
         k: None,
         timeslice_ns: None,
         ageing_ns: None,
+        floor_permille: 0,
         level: level.unwrap_or(1),
         // Half on the way there and half on the way back: an order takes no time of its own.
         scheduler_latency_ns: workload.overheads.notify_ns / 2,
@@ -209,6 +210,7 @@ fn hinted(scenario: Scenario, hint: &PolicyHint) -> Scenario {
         PolicyHint::K(k) => Scenario { k: Some(k), ..scenario },
         PolicyHint::Timeslice(span) => Scenario { timeslice_ns: Some(span.as_ns()), ..scenario },
         PolicyHint::Ageing(age) => Scenario { ageing_ns: age.map(Duration::as_ns), ..scenario },
+        PolicyHint::Floor(floor_permille) => Scenario { floor_permille, ..scenario },
         // Scenarios have no other.
         _ => scenario,
     }

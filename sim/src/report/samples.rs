@@ -90,6 +90,7 @@ pub(crate) fn scenario() -> Scenario {
         k: None,
         timeslice_ns: None,
         ageing_ns: None,
+        floor_permille: 0,
         level: 2,
         scheduler_latency_ns: 0,
         daemon: None,

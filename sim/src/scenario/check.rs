@@ -49,6 +49,8 @@ pub(super) fn scenario(
         k: source.integer(&raw.k, 1..=65_536)?,
         timeslice_ns: source.hint(&raw.timeslice, PolicyHint::timeslice)?,
         ageing_ns: source.hint(&raw.ageing, |age| PolicyHint::ageing(Some(age)))?,
+        floor_permille: (source.number(&raw.floor, 0.0..=0.5)?.unwrap_or(0.0) * 1_000.0).round()
+            as u16,
         comparators: source.comparators(raw)?,
         level: source.level(&raw.level, daemon.is_some())?,
         scheduler_latency_ns: source.time(&raw.scheduler_latency)?.unwrap_or(us(2)),

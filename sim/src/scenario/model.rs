@@ -42,6 +42,9 @@ pub struct Scenario {
     /// The age at which a waiting queue has a turn under a strict policy, 1 ms to a day; `None`
     /// for never.
     pub ageing_ns: Option<u64>,
+    /// Permille of the device time that tasks below the highest priority keep under a policy by
+    /// priority, 0 to 500.
+    pub floor_permille: u16,
     /// The system to run instead of a policy, if any, and the parameters of all such systems.
     pub comparators: Comparators,
     /// The preemption level, 1 to 3, to use when neither the command line nor the task says.

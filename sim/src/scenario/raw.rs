@@ -56,6 +56,7 @@ pub(super) struct RawScenario {
     pub(super) timeslice: Field<Number>,
     #[serde(rename = "ageing_us", alias = "ageing_ms", alias = "ageing_s")]
     pub(super) ageing: Field<Number>,
+    pub(super) floor: Field<Number>,
     pub(super) system: Field<String>,
     #[serde(default, deserialize_with = "sub_table")]
     pub(super) comparators: Field<RawComparators>,

@@ -237,6 +237,7 @@ fn scenario_of(seed: u64, devices: Vec<DeviceSpec>, tasks: Vec<TaskSpec>) -> Sce
         k: None,
         timeslice_ns: None,
         ageing_ns: None,
+        floor_permille: 0,
         level: 1,
         scheduler_latency_ns: 0,
         daemon: None,
@@ -267,6 +268,7 @@ fn draw_policy(fcfs: bool, scenario: &mut Scenario, rng: &mut Rng) -> Any {
     scenario.k = rng.random_bool(0.5).then(|| rng.random_range(1..=3));
     scenario.timeslice_ns = rng.random_bool(0.3).then(|| pick(&[1_000_000, 20_000_000], rng));
     scenario.ageing_ns = rng.random_bool(0.3).then(|| pick(&[2_000_000, 20_000_000], rng));
+    scenario.floor_permille = pick(&[0, 0, 20, 50, 500], rng) as u16;
     let tasks = &mut scenario.tasks;
     for task in tasks.iter_mut() {
         task.deadline_ns = rng.random_bool(0.7).then(|| pick(&[500_000, 5_000_000], rng));

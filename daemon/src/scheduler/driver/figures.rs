@@ -49,6 +49,9 @@ impl Driver {
             now: present,
             decisions: stats.decisions,
             orders: stats.orders,
+            floor_permille: self.machine.floor_permille(),
+            slices: stats.slices,
+            passed_over: stats.passed_over,
             wakeups: self.wakeups,
         }
     }

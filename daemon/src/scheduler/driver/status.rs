@@ -30,6 +30,7 @@ impl Driver {
         let head = Status {
             schema: SCHEMA,
             policy: self.policy.to_owned(),
+            floor_permille: self.machine.floor_permille(),
             up_ms: ms(now.since(Instant::ZERO)),
             gpus,
             ..Status::default()

@@ -476,6 +476,35 @@ mod tests {
     }
 
     #[test]
+    fn one_below_another_that_never_pauses_keeps_its_floor() {
+        let mut test = test_driver("hpf");
+        test.driver.set_hints(vec![PolicyHint::Stall(None), PolicyHint::Floor(50)], test.now);
+        let low = join(&mut test, 1, 1, (-5, None));
+        let high = join(&mut test, 2, 2, (5, None));
+        let mut low_ran = 0;
+        for _ in 0..10_000 {
+            test.turn(1_000_000, &[]);
+            let (low_is_held, high_is_held) = gates_of(&low, &high);
+            assert_ne!(low_is_held, high_is_held);
+            low_ran += u32::from(high_is_held);
+        }
+        assert!((450..=600).contains(&low_ran), "{low_ran} ms of 10,000");
+        assert!((450..=600).contains(&used_ms(&test, 1)), "{} ms", used_ms(&test, 1));
+        // In pauses of the high one it has more than that.
+        let mut held = 0;
+        for ms in 0..10_000 {
+            let pauses = ms % 10 < 2;
+            high.header().loaded_queues.store(u32::from(!pauses), Ordering::SeqCst);
+            test.turn(1_000_000, &[2]);
+            let (low_is_held, high_is_held) = gates_of(&low, &high);
+            let used_ns = if low_is_held { 0 } else { 1_000_000 };
+            low.header().used_ns.fetch_add(used_ns, Ordering::SeqCst);
+            held += u32::from(!pauses && high_is_held);
+        }
+        assert!(held <= 60, "held for {held} ms although it pauses");
+    }
+
+    #[test]
     fn time_goes_on_where_the_clock_goes_back() {
         let driver = test_driver("hpf").driver;
         let before = driver.now();

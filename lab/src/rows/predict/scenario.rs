@@ -137,6 +137,7 @@ impl<'a> Model<'a> {
             k: self.variable(places, "XSCHED_AUTO_XQUEUE_KDEADLINE"),
             timeslice_ns: sharing.timeslice_ns(),
             ageing_ns: None,
+            floor_permille: 0,
             level: LEVEL.min(self.device.max_level),
             scheduler_latency_ns: 0,
             daemon: match &sharing {
