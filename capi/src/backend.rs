@@ -136,6 +136,10 @@ impl<S: Lower> Submit for Launcher<S> {
         self.below.set_crowded(is_crowded);
     }
 
+    fn is_unattended(&self) -> bool {
+        self.below.is_unattended()
+    }
+
     fn is_held(&self) -> bool {
         self.below.is_held()
     }

@@ -78,6 +78,12 @@ impl FlagWord {
         self.header().is_some_and(|header| header.rank() == NodeRank::Highest)
     }
 
+    /// Whether the one that holds its unit has no use for when the unit's work begins or ends.
+    pub(crate) fn is_unattended(&self) -> bool {
+        let wants = |header: &PageHeader| header.daemon_wants_wakeups.load(Ordering::Relaxed) != 0;
+        self.header().is_some_and(|header| !wants(header))
+    }
+
     fn header(&self) -> Option<&PageHeader> {
         // SAFETY: it is the begin of a page that is mapped as long as the word is in use, see
         // `Flags`, and that is touched by atomic operations only.

@@ -194,6 +194,12 @@ impl<A: StreamApi> Submit for StreamSubmit<A> {
         self.is_crowded = is_crowded;
     }
 
+    fn is_unattended(&self) -> bool {
+        // Only its thread can put a fence that is asked for later.
+        let is_any_threads = self.queue.owner != Owner::Thread;
+        is_any_threads && self.queue.word.is_some_and(|word| word.is_unattended())
+    }
+
     fn is_held(&self) -> bool {
         self.queue.word.is_some_and(|word| word.is_set())
     }

@@ -202,6 +202,10 @@ impl<H: Submit, C: Borrow<Contract>> Submit for Checked<H, C> {
         self.inner.set_crowded(is_crowded);
     }
 
+    fn is_unattended(&self) -> bool {
+        self.inner.is_unattended()
+    }
+
     fn is_held(&self) -> bool {
         self.inner.is_held()
     }

@@ -135,6 +135,10 @@ impl<H: Submit> Submit for Faulty<H> {
         self.inner.set_crowded(is_crowded);
     }
 
+    fn is_unattended(&self) -> bool {
+        self.inner.is_unattended()
+    }
+
     fn is_held(&self) -> bool {
         self.inner.is_held()
     }

@@ -153,6 +153,12 @@ pub trait Submit: ErrorType {
         let _ = is_crowded;
     }
 
+    /// Whether another scheduler than that of the queue, such as that of a node, has no use for
+    /// when the queue begins or ends to have work. Who wraps a half passes the answer on.
+    fn is_unattended(&self) -> bool {
+        false
+    }
+
     /// Whether another scheduler than that of the queue, such as that of a node, holds what is in
     /// flight, so that it cannot be expected to retire. Who wraps a half passes the answer on.
     fn is_held(&self) -> bool {

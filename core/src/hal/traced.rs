@@ -95,6 +95,10 @@ impl<H: Submit, T: Sink> Submit for Traced<H, T> {
         self.inner.set_crowded(is_crowded);
     }
 
+    fn is_unattended(&self) -> bool {
+        self.inner.is_unattended()
+    }
+
     fn is_held(&self) -> bool {
         self.inner.is_held()
     }

@@ -84,6 +84,19 @@ impl<R: Store<CommandSlot>> Queue<R> {
         self.window.widen();
     }
 
+    /// Says whether nobody waits for the queue to run out of work. A command on an idle device then
+    /// has no fence of its own: one comes with the batch, or by [`Queue::poll_fence`], which a
+    /// driver calls now and then.
+    pub const fn leave_unattended(&mut self, is_unattended: bool) {
+        self.is_unattended = is_unattended;
+    }
+
+    /// Whether nobody waits for the queue to run out of work.
+    #[must_use]
+    pub const fn is_unattended(&self) -> bool {
+        self.is_unattended
+    }
+
     /// Says whether another scheduler holds what is in flight. That the window is widened does not
     /// count meanwhile.
     pub const fn hold_window(&mut self, is_held: bool) {
@@ -153,7 +166,7 @@ impl<R: Store<CommandSlot>> Queue<R> {
 
     fn launch_at_cursor(&mut self, now: Instant) -> Action {
         let cmd = CmdId(self.cursor);
-        if self.retired == self.cursor {
+        if self.retired == self.cursor && !self.is_unattended {
             self.lone = Some((cmd, now));
         }
         if !self.device_in_flight() {
@@ -166,8 +179,8 @@ impl<R: Store<CommandSlot>> Queue<R> {
         let work_ns = self.window.command_ns().saturating_mul(unseen);
         let fence = unseen >= u64::from(self.window.batch())
             || work_ns >= WORK_PER_FENCE_NS
-            // Without a fence on its way no completion would ever be seen.
-            || self.fenced <= self.device_retired
+            // Without a fence on its way no completion would be seen before one is asked for.
+            || self.fenced <= self.device_retired && !self.is_unattended
             || self.requested == self.cursor
             || self.watch == self.cursor;
         if fence {

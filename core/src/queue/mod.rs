@@ -208,6 +208,8 @@ pub struct Queue<R> {
     last_launch: u64,
     /// Commands covered by a fence.
     fenced: u64,
+    /// Nobody waits for the queue to run out of work.
+    is_unattended: bool,
     /// The device refused a fence; the next one waits until something has changed.
     fence_refused: bool,
     /// Completions were requested up to this many commands, all of which have passed the launch
@@ -263,6 +265,7 @@ impl<R: Store<CommandSlot>> Queue<R> {
             device_retired: 0,
             last_launch: 0,
             fenced: 0,
+            is_unattended: false,
             fence_refused: false,
             requested: 0,
             room: u64::MAX,

@@ -80,6 +80,10 @@ impl<S: Submit> Submit for KfdSubmit<S> {
         self.below.set_crowded(is_crowded);
     }
 
+    fn is_unattended(&self) -> bool {
+        self.below.is_unattended()
+    }
+
     fn is_held(&self) -> bool {
         self.below.is_held()
     }

@@ -204,6 +204,7 @@ where
             return Err(state);
         }
         let Some(mut launcher) = state.launcher.take() else { return Err(state) };
+        self.note_attendance(&mut state, &launcher);
         let (from, time) = (state.machine.next_launch(), state.time);
         // What was dropped in front of it takes up the window until it retires.
         let fence = match state.machine.poll_launch(time) {

@@ -110,6 +110,10 @@ impl<C> XQueue<C> {
     }
 }
 
+/// For this time [`XQueue::seal`] waits for a thread that launches or puts a fence: that blocks in
+/// the driver for as long as others do, and this thread would in the driver as well.
+const LAUNCHER_PATIENCE: Duration = Duration::from_secs(1);
+
 impl<S, R, P> SharedQueue<S, R, P>
 where
     S: Submit<Payload: Sized + Send> + Send + 'static,
@@ -138,9 +142,10 @@ where
         is_sealed
     }
 
-    /// The launching half. A thread that puts a fence has it for a moment.
+    /// The launching half. A thread that puts a fence has it for a moment, or for longer if it gets
+    /// no processor meanwhile.
     fn take_launcher(&self) -> Option<(Guard<'_, S>, Box<S>)> {
-        let mut backoff = Backoff::default();
+        let (mut backoff, start) = (Backoff::default(), Instant::now());
         loop {
             let mut state = self.lock();
             if let Some(launcher) = state.launcher.take() {
@@ -148,7 +153,12 @@ where
             }
             drop(state);
             if !backoff.spin() {
-                return None;
+                if start.elapsed() >= LAUNCHER_PATIENCE {
+                    return None;
+                }
+                let delay = backoff.delay();
+                std::thread::sleep(delay);
+                backoff.slept(delay);
             }
         }
     }

@@ -174,6 +174,7 @@ where
             && state.machine.next_launch() == cmd
             && let Some(mut launcher) = state.launcher.take()
         {
+            self.note_attendance(&mut state, &launcher);
             state = self.launch_new(state, &mut launcher, cmd, command, now);
             state.launcher = Some(launcher);
             if state.machine.next_launch().0 < state.machine.submitted() {
@@ -201,6 +202,7 @@ where
     /// by itself.
     pub(super) fn launch<'a>(&'a self, mut state: Guard<'a, S>, mut time: Instant) -> Guard<'a, S> {
         let Some(mut launcher) = state.launcher.take() else { return state };
+        self.note_attendance(&mut state, &launcher);
         for _ in 0..INLINE_LAUNCHES {
             if state.is_for_caller() {
                 break;
@@ -215,6 +217,13 @@ where
         }
         state.launcher = Some(launcher);
         state
+    }
+
+    /// Notes whether a scheduler has a use for when the queue runs out of work: that of the node,
+    /// or that of the process, where it may hold other queues that have work.
+    pub(super) fn note_attendance(&self, state: &mut Guard<'_, S>, launcher: &S) {
+        let is_unattended = launcher.is_unattended() && !self.scheduler.holds_others();
+        state.machine.leave_unattended(is_unattended);
     }
 
     /// Ends what has passed the launch point since `from`, and carries out the machine's answer.

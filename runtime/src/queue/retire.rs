@@ -19,6 +19,9 @@ use crate::sync::atomic::Ordering;
 /// learns with this delay that the queue is idle. A look takes about 5 µs, and with this delay a
 /// twentieth of a processor.
 const ATTENDED_DELAY: Duration = Duration::from_micros(100);
+/// Delay where no scheduler has a use for that: as often a scheduler of the node looks at processes
+/// that do not wake it.
+const UNATTENDED_DELAY: Duration = Duration::from_millis(2);
 
 impl<S, R, P> SharedQueue<S, R, P>
 where
@@ -130,7 +133,15 @@ where
         }
         // The submitter looks when the window is full. A reaper that looks at each completion
         // meanwhile would only be in the way.
-        let attended = attended && !self.flags.eager.load(Ordering::Relaxed);
+        let is_awaited = self.flags.eager.load(Ordering::Relaxed);
+        if let Some(launcher) = state.launcher.take() {
+            self.note_attendance(&mut state, &launcher);
+            state.launcher = Some(launcher);
+        }
+        if state.machine.is_unattended() && !is_awaited {
+            return Some(delay.max(UNATTENDED_DELAY));
+        }
+        let attended = attended && !is_awaited;
         if attended && !self.flags.silent.load(Ordering::Relaxed) {
             return Some(delay.max(ATTENDED_DELAY));
         }

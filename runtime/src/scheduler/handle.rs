@@ -142,6 +142,11 @@ impl SchedulerHandle {
         self.spares.store(may_hold == MayHold::Lower, Ordering::Relaxed);
     }
 
+    /// True if the policy may hold a queue while another one has work, and several have.
+    pub(crate) fn holds_others(&self) -> bool {
+        self.load.load(Ordering::Relaxed) > 1 && self.policy_holds(false)
+    }
+
     /// True if the policy may hold a queue, as it said at the end of the last round. `is_first`: no
     /// queue has a higher priority.
     pub(crate) fn policy_holds(&self, is_first: bool) -> bool {

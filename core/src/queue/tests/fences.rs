@@ -402,3 +402,20 @@ fn an_adaptive_window_learns_from_lone_commands() {
     assert_eq!(rig.queue.window().command_ns(), 100_000);
     assert_eq!(rig.queue.window().threshold(), 2, "20 µs of latency hide behind one command");
 }
+
+#[test]
+fn where_nobody_waits_for_the_end_a_lone_launch_has_no_fence_of_its_own() {
+    let mut rig = Rig::new(32, window(16, 4), Level::Block);
+    rig.queue.leave_unattended(true);
+    rig.submit(3);
+    assert_eq!(rig.act(), "0 1 2 fence2", "asked for its end, it has one");
+    rig.retire(2);
+    rig.submit(6);
+    assert_eq!(rig.act(), "3 4 5 6* 7 8", "each batch has one");
+    rig.retire(6);
+    rig.queue.leave_unattended(false);
+    assert_eq!(rig.act(), "fence8");
+    rig.retire(8);
+    rig.submit(1);
+    assert_eq!(rig.act(), "9*");
+}
