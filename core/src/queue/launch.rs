@@ -84,14 +84,14 @@ impl<R: Store<CommandSlot>> Queue<R> {
         self.window.widen();
     }
 
-    /// Says whether nobody waits for the queue to run out of work. A command on an idle device then
+    /// Says that no scheduler waits for the queue to run out of work, or that one does. A command on an idle device then
     /// has no fence of its own: one comes with the batch, or by [`Queue::poll_fence`], which a
     /// driver calls now and then.
     pub const fn leave_unattended(&mut self, is_unattended: bool) {
         self.is_unattended = is_unattended;
     }
 
-    /// Whether nobody waits for the queue to run out of work.
+    /// Whether no scheduler waits for the queue to run out of work.
     #[must_use]
     pub const fn is_unattended(&self) -> bool {
         self.is_unattended

@@ -208,7 +208,7 @@ pub struct Queue<R> {
     last_launch: u64,
     /// Commands covered by a fence.
     fenced: u64,
-    /// Nobody waits for the queue to run out of work.
+    /// No scheduler waits for the queue to run out of work.
     is_unattended: bool,
     /// The device refused a fence; the next one waits until something has changed.
     fence_refused: bool,

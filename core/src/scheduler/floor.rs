@@ -125,7 +125,7 @@ impl<P: Policy> State<'_, P> {
             if now < slice.until {
                 return Some(slice.until);
             }
-            // It is charged as a whole, whether it is used or not: the highest priority had to wait.
+            // It is charged as a whole, used or not: the highest priority had to wait.
             let rest = now.since(slice.began) - slice.used;
             arrears.advance = rest.min(arrears.owed);
             arrears.owed = arrears.owed - rest;

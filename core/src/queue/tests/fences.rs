@@ -404,7 +404,7 @@ fn an_adaptive_window_learns_from_lone_commands() {
 }
 
 #[test]
-fn where_nobody_waits_for_the_end_a_lone_launch_has_no_fence_of_its_own() {
+fn where_no_one_waits_for_the_end_a_lone_launch_has_no_fence_of_its_own() {
     let mut rig = Rig::new(32, window(16, 4), Level::Block);
     rig.queue.leave_unattended(true);
     rig.submit(3);
