@@ -74,6 +74,18 @@ impl Quantiles {
     }
 }
 
+/// Why there is no verdict on what is faster beside others than alone.
+pub(crate) const FASTER_THAN_ALONE: &str =
+    "faster than alone, so the run alone was disturbed; measure again";
+
+/// Returns whether work is faster beside others than alone by more than a goal tells apart: its
+/// time over that alone is as far below 1 as the goal lets it be above. Sharing a device makes
+/// nothing faster, so the run alone was disturbed by at least that factor, and the ratio shows
+/// neither that the goal is met nor that it is missed.
+pub(crate) fn is_faster_than_alone(over_alone: f64, at_most: f64) -> bool {
+    over_alone * at_most.max(1.0) < 1.0
+}
+
 /// The middle value; of an even number the mean of the two in the middle.
 pub(crate) fn median(mut values: Vec<f64>) -> Option<f64> {
     values.sort_by(f64::total_cmp);
@@ -122,6 +134,14 @@ mod tests {
         assert_eq!(median(Vec::new()), None);
         assert_eq!(median(vec![3.0, 1.0]), Some(2.0));
         assert_eq!(median(vec![7.0, 1.0, 3.0]), Some(3.0));
+    }
+
+    #[test]
+    fn faster_than_alone_is_what_a_goal_tells_from_alone() {
+        let faster = |ratios: [f64; 3], most| ratios.map(|ratio| is_faster_than_alone(ratio, most));
+        assert_eq!(faster([0.54, 0.86, 0.88], 1.15), [true, true, false]);
+        assert_eq!(faster([0.54, 0.76, 0.78], 1.3), [true, true, false]);
+        assert_eq!(faster([0.99, 1.0, f64::INFINITY], 0.5), [true, false, false]);
     }
 
     #[test]

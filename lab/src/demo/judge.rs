@@ -6,7 +6,7 @@ use xsched_sim::report::{LatencyFigures, RunFigures, TaskFigures};
 
 use super::device::Request;
 use super::workload::{Task, WINDOW};
-use crate::stats::P99_SAMPLES;
+use crate::stats::{P99_SAMPLES, is_faster_than_alone};
 
 /// At the median, the task of highest priority takes at most this much of its latency alone.
 const P50_AT_MOST: f64 = 1.15;
@@ -39,7 +39,7 @@ pub(crate) enum Verdict {
     Pass,
     /// The figure is not within its bounds.
     Fail,
-    /// The figure is not within its bounds, and noise or chance may be why.
+    /// Noise or chance may be why the figure is, or is not, within its bounds.
     Inconclusive,
 }
 
@@ -54,7 +54,7 @@ pub(crate) struct Criterion {
     pub(crate) at_least: Option<f64>,
     /// The most that the figure may be, if there is such a bound.
     pub(crate) at_most: Option<f64>,
-    /// Whether the figure is within its bounds.
+    /// Whether the figure is within its bounds, and compared with what was not disturbed.
     pub(crate) reached: bool,
     /// What that says.
     pub(crate) verdict: Verdict,
@@ -66,11 +66,23 @@ pub(crate) struct Criterion {
 impl Criterion {
     fn new(what: String, value: Option<f64>, bounds: [Option<f64>; 2]) -> Self {
         let [at_least, at_most] = bounds;
-        let reached = value.is_some_and(|value| {
-            at_least.is_none_or(|least| value >= least) && at_most.is_none_or(|most| value <= most)
-        });
-        let verdict = if reached { Verdict::Pass } else { Verdict::Fail };
-        Self { what, value, at_least, at_most, reached, verdict, decimals: 2 }
+        let (reached, verdict, decimals) = (false, Verdict::Fail, 2);
+        let mut new = Self { what, value, at_least, at_most, reached, verdict, decimals };
+        new.reached = new.is_within();
+        new.verdict = if new.reached { Verdict::Pass } else { Verdict::Fail };
+        new
+    }
+
+    fn is_within(&self) -> bool {
+        self.value.is_some_and(|value| {
+            self.at_least.is_none_or(|least| value >= least)
+                && self.at_most.is_none_or(|most| value <= most)
+        })
+    }
+
+    /// Whether the figure is compared with a disturbed one.
+    pub(crate) fn is_disturbed(&self) -> bool {
+        self.verdict == Verdict::Inconclusive && self.is_within()
     }
 
     fn at_least(what: String, value: Option<f64>, least: f64) -> Self {
@@ -88,12 +100,21 @@ impl Criterion {
         }
         self
     }
+
+    /// Takes the verdict back if the figure is compared with a disturbed run.
+    fn inconclusive_if(mut self, is_disturbed: bool) -> Self {
+        if is_disturbed {
+            (self.reached, self.verdict) = (false, Verdict::Inconclusive);
+        }
+        self
+    }
 }
 
 /// Everything that has to hold for the priority to have taken effect.
 ///
 /// The figures of two modes can be compared only if other programs left the processors alone in
-/// both. Figures of one mode have had the same noise, so they are compared in any case.
+/// both: a task that is faster beside others than alone shows that they did not. Figures of one
+/// mode have had the same noise, so they are compared in any case.
 pub(crate) fn judge(
     modes: &Modes,
     tasks: &[Task],
@@ -110,13 +131,20 @@ pub(crate) fn judge(
     let what = |words: &str| format!("{high}: {words} alone");
     let many = |run: &RunFigures| run.tasks.first().is_some_and(|t| t.completed >= P99_REQUESTS);
     let has_p99 = many(&modes.alone) && many(&modes.scheduled);
+    let [p50_most, p99_most] = [P50_AT_MOST, P99_AT_MOST].map(|most| most + leftover);
+    let disturbed = |ratio: Option<f64>, most| {
+        ratio.is_some_and(|over_alone| is_faster_than_alone(over_alone, most))
+    };
+    let is_p50_disturbed = disturbed(p50, p50_most);
     let mut criteria = vec![
         Criterion::at_least(what("P50 unscheduled / P50"), before, UNSCHEDULED_AT_LEAST)
-            .sound_if(quiet),
-        Criterion::at_most(what("P50 scheduled / P50"), p50, P50_AT_MOST + leftover)
-            .sound_if(quiet),
-        Criterion::at_most(what("P99 scheduled / P99"), p99, P99_AT_MOST + leftover)
-            .sound_if(quiet && has_p99),
+            .sound_if(quiet && !is_p50_disturbed),
+        Criterion::at_most(what("P50 scheduled / P50"), p50, p50_most)
+            .sound_if(quiet)
+            .inconclusive_if(is_p50_disturbed),
+        Criterion::at_most(what("P99 scheduled / P99"), p99, p99_most)
+            .sound_if(quiet && has_p99)
+            .inconclusive_if(has_p99 && disturbed(p99, p99_most)),
         apart(modes, tasks).sound_if(quiet || modes.scheduled.tasks.iter().all(has_mean)),
     ];
     for (task, figures) in tasks.iter().zip(&modes.scheduled.tasks) {
@@ -258,6 +286,24 @@ mod tests {
         same.scheduled = figures(9, [300, 300, 500]);
         let failed = with(Verdict::Fail, &same, Level::Interrupt, false);
         assert_eq!(failed, [""; 0], "too few requests to say");
+    }
+
+    #[test]
+    fn a_task_that_is_faster_than_alone_shows_nothing() {
+        // The run alone took twice its time.
+        let disturbed = modes(200, 230, 108);
+        let found = with(Verdict::Inconclusive, &disturbed, Level::Interrupt, true);
+        assert_eq!(
+            found,
+            [
+                "high: P50 unscheduled / P50 alone",
+                "high: P50 scheduled / P50 alone",
+                "high: P99 scheduled / P99 alone"
+            ]
+        );
+        assert_eq!(with(Verdict::Fail, &disturbed, Level::Interrupt, true), [""; 0]);
+        let noise = modes(100, 200, 95);
+        assert_eq!(with(Verdict::Inconclusive, &noise, Level::Interrupt, true), [""; 0]);
     }
 
     #[test]

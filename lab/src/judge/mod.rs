@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 use crate::bench::{graphs as graph, overhead, partition, preempt, priority, requests, threshold};
 use crate::device::LabError;
 use crate::device::mode::{Mode, SPACING_US};
-use crate::stats::P99_SAMPLES;
+use crate::stats::{FASTER_THAN_ALONE, P99_SAMPLES, is_faster_than_alone};
 
 pub(crate) use interrupt::{
     canary, latency as interrupt_latency, meanwhile as interrupt_meanwhile,
@@ -97,6 +97,19 @@ fn all(verdicts: impl IntoIterator<Item = Option<bool>>) -> Option<bool> {
         return Some(false);
     }
     (!verdicts.is_empty() && !verdicts.contains(&None)).then_some(true)
+}
+
+/// Whether a time over that alone is below a limit; `None` if it is faster than alone.
+fn is_within(over_alone: f64, limit: f64) -> Option<bool> {
+    (!is_faster_than_alone(over_alone, limit)).then_some(over_alone < limit)
+}
+
+/// What a reader has to know where a time over that alone has no verdict.
+fn disturbed(over_alone: f64, limit: f64) -> String {
+    if is_faster_than_alone(over_alone, limit) {
+        return format!(" ({FASTER_THAN_ALONE})");
+    }
+    String::new()
 }
 
 fn latency(row: &preempt::Row) -> Value {
@@ -213,7 +226,8 @@ pub(crate) fn fixed_priority(record: &Value) -> Result<Judged, LabError> {
     let (default, load) = (default_mode(record)?, load(record)?);
     let least = (1.0 - load) * BESIDE.1;
     let reached = |cell: &priority::Cell| {
-        cell.p99_over_alone.map(|ratio| ratio < BESIDE.0 && cell.background_share >= least)
+        let is_soon = is_within(cell.p99_over_alone?, BESIDE.0);
+        if cell.background_share >= least { is_soon } else { Some(false) }
     };
     let figure = |cell: &priority::Cell| {
         json!({
@@ -240,7 +254,7 @@ pub(crate) fn fixed_priority(record: &Value) -> Result<Judged, LabError> {
         "alone_queue_p99_us": p99("alone_queue"), "cells": figures,
     });
     let ours = ours.map(|cell| {
-        let ratio = cell.p99_over_alone.map(|ratio| format!("{ratio:.3}"));
+        let ratio = cell.p99_over_alone.map(|p99| format!("{p99:.3}{}", disturbed(p99, BESIDE.0)));
         let ratio = ratio.unwrap_or_else(|| "too few samples".to_owned());
         let (us, share) = (cell.background_ns / 1_000, cell.background_share * 100.0);
         (reached(cell), format!("{ratio} beside {us} µs, which have {share:.0} %"))
@@ -264,7 +278,8 @@ pub(crate) fn parts(record: &Value) -> Result<Judged, LabError> {
     let (near, lost) = PARTS;
     let reached = |cell: &partition::Cell| {
         let met = (cell.first_percent - wanted).abs() <= near && cell.total >= 1.0 - lost;
-        long.then_some(met)
+        let is_faster = is_faster_than_alone(cell.total.recip(), (1.0 - lost).recip());
+        (long && !(met && is_faster)).then_some(met)
     };
     let figure = |cell: &partition::Cell| {
         json!({
@@ -281,7 +296,9 @@ pub(crate) fn parts(record: &Value) -> Result<Judged, LabError> {
     let missed = missed.collect();
     let results = json!({ "wanted_percent": wanted, "default": default, "levels": figures });
     let ours = ours.map(|cell| {
-        let words = format!("{:.2} % of {:.3} of one alone", cell.first_percent, cell.total);
+        let disturbed = disturbed(cell.total.recip(), (1.0 - lost).recip());
+        let (percent, total) = (cell.first_percent, cell.total);
+        let words = format!("{percent:.2} % of {total:.3} of one alone{disturbed}");
         (reached(cell), words)
     });
     Ok(by_default(results, &format!("Lv{default}"), ours.collect(), missed))
@@ -293,7 +310,7 @@ pub(crate) fn thresholds(record: &Value) -> Result<Judged, LabError> {
     let least: Vec<threshold::Least> = list(record, "least")?;
     let rows = cells.iter().flat_map(|cell| cell.rows.iter().map(move |row| (cell.threshold, row)));
     let verdict = |(_, row): (u32, &overhead::Row)| {
-        (row.row.samples >= ROUNDS).then_some(row.overhead < OVERHEAD.1)
+        is_within(1.0 + row.overhead, 1.0 + OVERHEAD.1).filter(|_| row.row.samples >= ROUNDS)
     };
     let far = rows.clone().filter(|(count, row)| *count >= FROM && row.mode == Mode::Lv1);
     let figures: Vec<_> = rows
@@ -313,8 +330,9 @@ pub(crate) fn thresholds(record: &Value) -> Result<Judged, LabError> {
 pub(crate) fn in_time(record: &Value) -> Result<Judged, LabError> {
     let rows: Vec<overhead::Row> = list(record, "rows")?;
     let lones: Vec<overhead::Lone> = list(record, "lone")?;
-    let verdict =
-        |row: &overhead::Row| (row.row.samples >= ROUNDS).then_some(row.overhead < OVERHEAD.0);
+    let verdict = |row: &overhead::Row| {
+        is_within(1.0 + row.overhead, 1.0 + OVERHEAD.0).filter(|_| row.row.samples >= ROUNDS)
+    };
     let figures: Vec<_> = rows
         .iter()
         .map(|row| {
@@ -383,7 +401,9 @@ pub(crate) fn graphs(record: &Value) -> Result<Judged, LabError> {
             pair.cells.iter().filter_map(|cell| spacing(cell.way)).filter(|ns| *ns <= default);
         let near = near.max();
         for cell in &pair.cells {
-            let reached = cell.p99_over_alone.map(|ratio| ratio <= graph::GOAL);
+            let reached = cell.p99_over_alone.and_then(|ratio| {
+                (!is_faster_than_alone(ratio, graph::GOAL)).then_some(ratio <= graph::GOAL)
+            });
             figures.push(json!({
                 "model": pair.shape.name, "mode": cell.way.label(),
                 "p99_over_alone": cell.p99_over_alone, "throughput": cell.throughput,
@@ -391,7 +411,9 @@ pub(crate) fn graphs(record: &Value) -> Result<Judged, LabError> {
             }));
             if near.is_some() && spacing(cell.way) == near {
                 let ratio = cell.p99_over_alone.unwrap_or(f64::NAN);
-                judged_at.push(format!("{}, {}: {ratio:.3}", pair.shape.name, cell.way.label()));
+                let disturbed = disturbed(ratio, graph::GOAL);
+                let (name, label) = (&pair.shape.name, cell.way.label());
+                judged_at.push(format!("{name}, {label}: {ratio:.3}{disturbed}"));
                 verdicts.push(reached);
             }
         }
@@ -569,6 +591,10 @@ mod tests {
         assert!(good.notes[1].contains("lv1 at 1 µs"), "{:?}", good.notes);
         assert_eq!(judge(1.31, 0.78).pass, Some(false), "that another mode is better is no excuse");
         assert_eq!(judge(1.1, 0.39).pass, Some(false), "the background hardly runs");
+        let faster = judge(0.54, 0.78);
+        assert_eq!(faster.pass, None, "the run alone was disturbed");
+        assert!(faster.notes[0].contains("faster than alone"), "{:?}", faster.notes);
+        assert_eq!(judge(0.54, 0.39).pass, Some(false), "the background hardly runs");
         let busy = record(5_000_000, &[cell("gate@300", 1.1, 0.5)]);
         let busy = fixed_priority(&busy).unwrap();
         assert_eq!(busy.pass, None);
@@ -597,6 +623,9 @@ mod tests {
         assert_eq!(parts(&record(80.1, 0.99, 4_000)).unwrap().pass, Some(false));
         assert_eq!(parts(&record(75.0, 0.98, 4_000)).unwrap().pass, Some(false));
         assert_eq!(parts(&record(75.0, 0.99, 1_000)).unwrap().pass, None);
+        let faster = parts(&record(75.0, 1.2, 4_000)).unwrap();
+        assert_eq!(faster.pass, None, "the run alone was disturbed");
+        assert!(faster.notes[0].contains("faster than alone"), "{:?}", faster.notes);
     }
 
     #[test]
@@ -623,6 +652,7 @@ mod tests {
         };
         assert_eq!(in_time(&record(0.03, 1.0)).unwrap().pass, Some(true));
         assert_eq!(in_time(&record(0.04, 1.0)).unwrap().pass, Some(false));
+        assert_eq!(in_time(&record(-0.04, 1.0)).unwrap().pass, None, "faster than a plain stream");
         assert_eq!(in_processor(&record(0.0, 1.04)).unwrap().pass, Some(true));
         assert_eq!(in_processor(&record(0.0, 1.06)).unwrap().pass, Some(false));
         let cells = |overhead: f64| {
@@ -633,6 +663,7 @@ mod tests {
         };
         assert_eq!(thresholds(&cells(0.009)).unwrap().pass, Some(true));
         assert_eq!(thresholds(&cells(0.011)).unwrap().pass, Some(false));
+        assert_eq!(thresholds(&cells(-0.02)).unwrap().pass, None, "faster than a plain stream");
     }
 
     #[test]
@@ -658,5 +689,8 @@ mod tests {
         };
         assert_eq!(graphs(&record(1.05)).unwrap().pass, Some(true));
         assert_eq!(graphs(&record(1.15)).unwrap().pass, Some(false));
+        let faster = graphs(&record(0.54)).unwrap();
+        assert_eq!(faster.pass, None);
+        assert!(faster.notes[0].contains("faster than alone"), "{:?}", faster.notes);
     }
 }

@@ -2,8 +2,10 @@
 
 use super::document::{Cell, Figure, Status, Verdict};
 use super::plan::Hal;
-use super::quantities::{OF_TURNS, OVER_NATIVE, P99_OVER_NATIVE, find};
+use super::quantities::{ALL, KEPT, OF_TURNS, OVER_ALONE, OVER_NATIVE, P99_OVER_NATIVE, find};
 use super::table::{GoalPlan, Setting};
+use crate::stats::{FASTER_THAN_ALONE, is_faster_than_alone};
+use xsched_sim::stats::Goal;
 
 /// A verdict on each goal of a row.
 pub(crate) fn verdicts(
@@ -37,6 +39,7 @@ fn verdict(
         Some(_) if goal.is_time && setting.hal == Hal::Host => {
             Some("a time that counts on a GPU alone".to_owned())
         }
+        Some(value) if has_disturbed_baseline(goal, value) => Some(FASTER_THAN_ALONE.to_owned()),
         Some(_) => None,
     };
     let shown = value.map(shown);
@@ -52,6 +55,20 @@ fn verdict(
         measured,
         met,
         bound: (met == Some(false)).then(|| bound(goal, figures, predicted)).flatten(),
+    }
+}
+
+/// Whether a role was faster beside others than alone.
+fn has_disturbed_baseline(goal: &GoalPlan, value: f64) -> bool {
+    match goal.goal {
+        Goal::AtMost(most) if goal.quantity.ends_with(OVER_ALONE) => {
+            is_faster_than_alone(value, most)
+        }
+        // Of several roles, each may leave time to the others.
+        Goal::AtLeast(least) if goal.quantity == KEPT && goal.role != ALL => {
+            is_faster_than_alone(value.recip(), least.recip())
+        }
+        _ => false,
     }
 }
 
@@ -101,7 +118,6 @@ mod tests {
     use super::super::document::Key;
     use super::super::quantities::{cell, progress};
     use super::*;
-    use xsched_sim::stats::Goal;
 
     const FULL: Setting = Setting { hal: Hal::Cuda, quick: false };
 
@@ -165,6 +181,24 @@ mod tests {
         let few = one(&goal(), &[], FULL);
         assert_eq!(few.met, None);
         assert!(few.measured.contains("1,000 samples"), "{}", few.measured);
+    }
+
+    #[test]
+    fn a_role_that_is_faster_than_alone_is_not_judged() {
+        let faster = one(&goal(), &figure(0.54), FULL);
+        assert_eq!((faster.met, faster.bound), (None, None));
+        assert!(faster.measured.contains("the run alone was disturbed"), "{}", faster.measured);
+        assert_eq!(one(&goal(), &figure(0.9), FULL).met, Some(true), "the goal allows 1.3");
+        let kept = |role, value| {
+            let goal = GoalPlan { role, quantity: KEPT, goal: Goal::AtLeast(0.9), ..goal() };
+            let figure = Figure::of(&goal.cell, role, KEPT, value).unwrap();
+            one(&goal, &[figure], FULL).met
+        };
+        assert_eq!(
+            [0.8, 1.1, 1.2].map(|value| kept("high", value)),
+            [Some(false), Some(true), None]
+        );
+        assert_eq!(kept(ALL, 1.2), Some(true), "two that leave each other time");
     }
 
     #[test]

@@ -11,6 +11,10 @@ pub(crate) const CORES: &str = "processor_cores";
 pub(crate) const NATIVE_CORES: &str = "native_processor_cores";
 /// What scripts have, and figures are called the same.
 pub(crate) const SAME: &str = "same";
+/// Rate beside others over the rate alone.
+pub(crate) const KEPT: &str = "kept";
+/// End of the names of times beside others over those alone.
+pub(crate) const OVER_ALONE: &str = "_over_alone";
 pub(crate) const OVER_NATIVE: &str = "over_native";
 pub(crate) const P99_OVER_NATIVE: &str = "p99_over_native";
 /// What turns of the reference and another way come to; the first is [`OVER_NATIVE`].
@@ -140,7 +144,7 @@ fn of_beside(sheet: &mut Sheet<'_>, role: &Role, beside: &Progress) {
     sheet.put(name, "mean_over_alone", over(latency.mean_us, before.mean_us));
     sheet.put(name, "p50_over_alone", over(latency.p50_us, before.p50_us));
     sheet.put(name, "p99_over_alone", latency.p99_over(before));
-    sheet.put(name, "kept", kept(role));
+    sheet.put(name, KEPT, kept(role));
     for what in TOKENS {
         let ms = |progress: &Progress| progress.more.get(&format!("{what}_ms")).copied();
         let both = ms(beside).zip(ms(alone));
@@ -184,7 +188,7 @@ fn of_all(sheet: &mut Sheet<'_>, cell: &Cell, native: Option<&Cell>) {
     let parts: Option<Vec<f64>> = cell.roles.iter().map(kept).collect();
     let Some(parts) = parts.filter(|parts| parts.len() > 1) else { return };
     let sum: f64 = parts.iter().sum();
-    sheet.put(ALL, "kept", sum);
+    sheet.put(ALL, KEPT, sum);
     for (role, part) in cell.roles.iter().zip(parts).filter(|_| sum > 0.0) {
         sheet.put(&role.name, "share_percent", 100.0 * part / sum);
     }

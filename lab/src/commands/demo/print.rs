@@ -10,6 +10,7 @@ use crate::demo::workload::Task;
 use crate::device::Described;
 use crate::device::hal::{Choice, SpinHal};
 use crate::error::UNUSABLE;
+use crate::stats::FASTER_THAN_ALONE;
 use clap::ValueEnum;
 use serde::Serialize;
 use xsched::RecordStats;
@@ -242,6 +243,10 @@ fn line(criterion: &Criterion) -> String {
             let _ = write!(text, ", {words} {}", number(bound, decimals));
         }
     }
+    if criterion.is_disturbed() {
+        // Writing to a string cannot fail.
+        let _ = write!(text, "; {FASTER_THAN_ALONE}");
+    }
     text
 }
 
@@ -351,6 +356,20 @@ mod tests {
         assert!(line(&criteria[4]).starts_with("FAIL high: requests"));
         let quiet = Quiet { looks: 180, disturbed: 0 };
         assert!(verdict(&criteria, quiet).starts_with("\nfailed: "));
+    }
+
+    #[test]
+    fn a_disturbed_run_alone_is_named() {
+        let live = modes(200, 400, 108);
+        let request = Request { kernels: 24, kernel_ns: 192_000 };
+        let criteria = judge(&live, &tasks(10), (request, Level::Interrupt), true);
+        assert_eq!(
+            line(&criteria[1]),
+            "INCONCLUSIVE high: P50 scheduled / P50 alone: 0.54, at most 1.15; faster than alone, \
+             so the run alone was disturbed; measure again"
+        );
+        let text = verdict(&criteria, Quiet { looks: 180, disturbed: 0 });
+        assert!(text.starts_with("\ninconclusive: "), "{text}");
     }
 
     #[test]
