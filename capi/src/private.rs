@@ -313,6 +313,22 @@ pub extern "C" fn xsched_private_waited(waited_ns: u64) -> XResult {
     XResult::kXSchedSuccess
 }
 
+/// For interposers: how many holds of this XQueue, and of the process by the scheduler of the node,
+/// have ended.
+///
+/// # Safety
+/// `holds` is null or may be written to.
+// SAFETY: no other library has a function of this name.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn xsched_private_holds_ended(xq: XQueueHandle, holds: *mut u64) -> XResult {
+    answer(|| {
+        // SAFETY: as the caller promises.
+        let holds = unsafe { out(holds) }?;
+        holds.write(process().holds_ended(xq));
+        Ok(())
+    })
+}
+
 /// For interposers: the program has waited for the stream of this XQueue, so what was launched into
 /// it has run, and others need not be held for it any more.
 // SAFETY: no other library has a function of this name.

@@ -271,6 +271,12 @@ impl Process {
         })
     }
 
+    /// How many holds have ended: of this XQueue, and of the process by the scheduler of the node.
+    pub(crate) fn holds_ended(&self, xq: u64) -> u64 {
+        let of_queue = self.queues.get(xq).map_or(0, |queue| queue.holds_ended());
+        of_queue + self.cuda.link.get().map_or(0, |link| link.holds_ended())
+    }
+
     fn settings(&self) -> MutexGuard<'_, Settings> {
         self.settings.lock().unwrap_or_else(PoisonError::into_inner)
     }

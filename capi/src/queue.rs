@@ -7,6 +7,7 @@ use std::time::Duration;
 use xsched::{Drain, LaunchToken, Quiet, SubmitError, WaitError, XQueue};
 use xsched_core::hint::{Hints, Priority};
 use xsched_core::level::Level;
+use xsched_core::message::HoldState;
 use xsched_core::window::WindowConfig;
 use xsched_hal_stream::Reach;
 
@@ -240,6 +241,13 @@ impl Queue {
 
     pub(crate) fn submitted(&self) -> u64 {
         self.xq.stats().submitted
+    }
+
+    /// How many of its holds that came into effect have ended.
+    pub(crate) fn holds_ended(&self) -> u64 {
+        let stats = self.xq.stats();
+        let is_held = matches!(stats.hold, HoldState::Held(_));
+        stats.hold_latency.count().saturating_sub(is_held.into())
     }
 
     pub(crate) fn suspend(&self, flags: i64) -> Answer {

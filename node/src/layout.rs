@@ -44,7 +44,9 @@ pub struct PageHeader {
     pub time_sliced: AtomicU32,
     /// Not 0 if the process is to wake the daemon when its work begins or ends.
     pub daemon_wants_wakeups: AtomicU32,
-    _scheduler: [AtomicU32; 10],
+    /// Holds of all gates of the page that have ended.
+    pub holds_ended: AtomicU32,
+    _scheduler: [AtomicU32; 9],
     /// Queues of the process that have work on the GPU.
     pub loaded_queues: AtomicU32,
     /// Not 0 if a thread of the process sleeps on the page's first gate.
@@ -82,6 +84,7 @@ const _: () = {
     assert!(offset_of!(PageHeader, heartbeat) == 8 && offset_of!(PageHeader, rank) == 12);
     assert!(offset_of!(PageHeader, time_sliced) == 16);
     assert!(offset_of!(PageHeader, daemon_wants_wakeups) == 20);
+    assert!(offset_of!(PageHeader, holds_ended) == 24);
     assert!(offset_of!(PageHeader, loaded_queues) == 64 && offset_of!(PageHeader, follower) == 68);
     assert!(offset_of!(PageHeader, open_calls) == 72 && offset_of!(PageHeader, waited_us) == 76);
     assert!(offset_of!(PageHeader, used_ns) == 80 && offset_of!(PageHeader, retired) == 88);

@@ -62,6 +62,8 @@ struct State {
     doorbell: Arc<OwnedFd>,
     pages: Vec<(Gpu, Arc<SharedPage>)>,
     units: Vec<Weak<Unit>>,
+    /// Further connections of the process.
+    beside: Vec<Weak<Link>>,
     /// Says how many launches went past the scheduler, if that is counted.
     past: fn() -> Option<u64>,
     /// Says how many streams have queues of levels 1, 2 and 3, unless that changes just now.
@@ -116,7 +118,24 @@ impl Link {
         let name = format!("{} {name}", self.name.chars().take(most).collect::<String>());
         let hello = hello(&name, self.gang.clone(), priority, share);
         let greeted = greet(&self.path, &hello).ok();
-        Self::start(self.path.clone(), hello, greeted, true)
+        let link = Self::start(self.path.clone(), hello, greeted, true)?;
+        let mut state = self.state();
+        state.beside.retain(|other| other.strong_count() > 0);
+        state.beside.push(Arc::downgrade(&link));
+        Ok(link)
+    }
+
+    /// Returns how many holds of this process, also by its further connections, have ended.
+    #[must_use]
+    pub fn holds_ended(&self) -> u64 {
+        let state = self.state();
+        let of_page = |(_, page): &(Gpu, Arc<SharedPage>)| {
+            u64::from(page.header().holds_ended.load(Ordering::Relaxed))
+        };
+        let own: u64 = state.pages.iter().map(of_page).sum();
+        let beside: Vec<_> = state.beside.iter().filter_map(Weak::upgrade).collect();
+        drop(state);
+        own + beside.iter().map(|link| link.holds_ended()).sum::<u64>()
     }
 
     /// Connects this process with a daemon that is there now, as [`Link::open`] does otherwise.
@@ -152,9 +171,9 @@ impl Link {
                 (None, Arc::new(apart(doorbell)))
             }
         };
-        let (pages, units) = (Vec::new(), Vec::new());
+        let (pages, units, beside) = (Vec::new(), Vec::new(), Vec::new());
         let (past, levels) = (none, none);
-        let state = State { priority, share, wire, doorbell, pages, units, past, levels };
+        let state = State { priority, share, wire, doorbell, pages, units, beside, past, levels };
         let state = Mutex::new(state);
         let link = Arc::new(Self { path, name, gang, is_silent, state });
         let watched = Arc::downgrade(&link);
@@ -467,6 +486,20 @@ mod tests {
         unit.replace_doorbell(&doorbell);
         assert!(rung());
         assert!(!rung());
+    }
+
+    #[test]
+    fn holds_of_all_connections_of_the_process_count() {
+        let nowhere = std::env::temp_dir().join("xsched-no-such-socket");
+        let link = Link::open(nowhere, "test", 0, None).expect("a thread");
+        let beside = link.beside("stream 1").expect("a thread");
+        for of in [&link, &beside] {
+            let page = of.unit("gpu".to_owned()).page().expect("a page");
+            page.close_all(Holder::DAEMON);
+            page.release_all(Holder::DAEMON);
+        }
+        assert_eq!((link.holds_ended(), beside.holds_ended()), (2, 1));
+        drop(beside);
     }
 
     /// A daemon that takes one process, and says how long it had it once that has left.

@@ -196,7 +196,12 @@ impl SharedPage {
 
     /// Ends all holds of this holder.
     pub fn release_all(&self, holder: Holder) {
-        self.header().handshake(self.gates()).release(holder.bit());
+        let header = self.header();
+        if header.held.load(Ordering::Relaxed) & holder.bit() != 0 {
+            // Before what was held can end.
+            header.holds_ended.fetch_add(1, Ordering::Relaxed);
+        }
+        header.handshake(self.gates()).release(holder.bit());
     }
 
     /// Closes all gates of a [`PageSource`]'s page for a holder, and renews its lease of them.
@@ -368,6 +373,19 @@ mod tests {
         assert_eq!(words(&page), expected);
         page.close_all(one);
         assert_eq!(words(&page), expected);
+    }
+
+    #[test]
+    fn a_hold_counts_once_it_has_ended() {
+        let page = SharedPage::create().unwrap();
+        let ended = || page.header().holds_ended.load(Ordering::Relaxed);
+        page.release_all(Holder::DAEMON);
+        page.close_all(Holder::DAEMON);
+        page.close_all(Holder::DAEMON);
+        assert_eq!(ended(), 0);
+        page.release_all(Holder::DAEMON);
+        page.release_all(Holder::DAEMON);
+        assert_eq!(ended(), 1);
     }
 
     #[test]

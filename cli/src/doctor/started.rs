@@ -95,6 +95,8 @@ pub(super) struct Started {
     pub(super) later: u64,
     /// Why launches went past, and how many did for that.
     pub(super) past: BTreeMap<String, u64>,
+    /// Times between events that may contain a hold.
+    pub(super) held_times: u64,
     /// Functions that the list lacks and that the driver handed out, and how often.
     pub(super) handed_out_past: BTreeMap<String, u64>,
     /// Its processes of which nothing was counted.
@@ -120,6 +122,8 @@ struct Counts {
     later: u64,
     #[serde(default)]
     past: BTreeMap<String, u64>,
+    #[serde(default)]
+    held_times: u64,
     #[serde(default)]
     handed_out_past: BTreeMap<String, u64>,
 }
@@ -249,6 +253,7 @@ impl Started {
         }
         self.streams.sort_unstable();
         self.later += counts.later;
+        self.held_times += counts.held_times;
         merge(&mut self.past, &counts.past);
         merge(&mut self.handed_out_past, &counts.handed_out_past);
         self.processes.push(Process { pid: counts.pid, driver: counts.driver.clone(), sums });
@@ -261,6 +266,13 @@ impl Started {
             problems.extend(advice(reason).map(|action| {
                 Problem::new(format!("launches that went past: {count}, {reason}"), action)
             }));
+        }
+        if self.held_times > 0 {
+            problems.push(Problem::new(
+                format!("times between events that may contain a hold: {}", self.held_times),
+                "tune kernels with the highest priority or with the GPU to itself, and keep the \
+                 choice",
+            ));
         }
         for (name, count) in &self.handed_out_past {
             problems.push(Problem::new(
@@ -337,7 +349,7 @@ mod tests {
         let other = counts_of(
             r#"{"pid": 8, "driver": null, "launches": {"cuLaunchKernel_ptsz": 2}, "scheduled": {},
                 "alone": {}, "streams": [{"level": 2, "why": "a ring", "streams": 1},
-                {"level": 1, "why": "the default", "streams": 1}]}"#,
+                {"level": 1, "why": "the default", "streams": 1}], "held_times": 3}"#,
         );
         let mut started = Started::of(ExitStatus::from_raw(9), &[one, other], &BTreeMap::new());
         started.judge();
@@ -350,7 +362,11 @@ mod tests {
         let sums: Vec<_> = started.processes.iter().map(|each| each.sums.past).collect();
         assert_eq!(sums, [2, 2]);
         let said: Vec<_> = started.problems.iter().map(ToString::to_string).collect();
-        for part in ["launches that went past: 2, in the child of a fork", "cuNew 1 times"] {
+        for part in [
+            "launches that went past: 2, in the child of a fork",
+            "cuNew 1 times",
+            "may contain a hold: 3",
+        ] {
             assert_eq!(said.iter().filter(|line| line.contains(part)).count(), 1, "{said:?}");
         }
     }

@@ -24,4 +24,5 @@ mod graphs;
 mod lifetimes;
 mod primary;
 mod table;
+mod times;
 mod vendor;

@@ -5,10 +5,10 @@ use std::ptr;
 use std::sync::LazyLock;
 
 use xsched_shim_engine::vendor::{Library, Preempt, Questions, Table, Vendor};
-use xsched_shim_engine::{Address, Code, Reach, Stream, engine, real};
+use xsched_shim_engine::{Address, Code, Reach, Stream, engine, events, real};
 
 use crate::table::{CLASSES, LEFT_OUT, NAMES, SLOTS, STUBS, TELLS};
-use crate::{address, graphs, lifetimes, table};
+use crate::{address, graphs, lifetimes, table, times};
 
 /// Where drivers are, on distributions, in containers and in WSL.
 const FOLDERS: [&str; 8] = [
@@ -112,7 +112,9 @@ extern "C" fn xsched_shim_cuda_queue(stream: Address) -> u64 {
 
 /// The hooks: places in the list, and what is called instead of the driver.
 fn hooks() -> Vec<(usize, Address)> {
+    let times = times::hooks().filter(|_| events::are_times_counted());
     let lookups = address::hooks().into_iter().chain(lifetimes::hooks()).chain(graphs::hooks());
+    let lookups = lookups.chain(times);
     let lookups = lookups.filter_map(|(name, hook)| Some((VENDOR.index(name)?, hook)));
     table::hooks().into_iter().flatten().chain(lookups).collect()
 }

@@ -91,6 +91,16 @@ fn events_that_are_destroyed_are_forgotten() {
 }
 
 #[test]
+fn times_that_contain_a_hold_are_counted() {
+    for level in ["1", "2"] {
+        let mut command = scheduled("times");
+        command.env("XSCHED_AUTO_XQUEUE_LEVEL", level).env("XSCHED_POLICY", "hpf");
+        let counts = counts("times", &mut command);
+        assert_eq!(counts["held_times"], json!(1), "level {level}: {counts:#}");
+    }
+}
+
+#[test]
 fn queues_spoil_no_capture() {
     for counts in in_both_ways("beside") {
         assert_eq!(counts["launches"]["cuLaunchKernel"], json!(3_202));

@@ -13,6 +13,7 @@
 //! | `streams` | streams by the level that their XQueues got, 0 to 3, and why it was not higher |
 //! | `later` | streams that have no XQueue yet, as they are like one that has |
 //! | `past` | launches that went past XQueues, by the reason |
+//! | `held_times` | times between events that may contain a hold of the stream or the process |
 //! | `handed_out_past` | names for which the driver handed out functions not listed: how often |
 //! | `not_listed` | functions that the driver exports and the list lacks |
 //!
@@ -85,6 +86,8 @@ impl Streams {
 static STREAMS: Mutex<Streams> = Mutex::new(Streams::new());
 /// Streams that get XQueues later.
 static LATER: AtomicUsize = AtomicUsize::new(0);
+/// Times between events that may contain a hold.
+static HELD_TIMES: AtomicU64 = AtomicU64::new(0);
 static PAST: Mutex<BTreeMap<String, u64>> = Mutex::new(BTreeMap::new());
 
 /// Why a launch bypasses XQueues.
@@ -118,6 +121,21 @@ static REASONED: [AtomicU64; REASONS.len()] = [const { AtomicU64::new(0) }; REAS
 static ALL_BYPASSED: AtomicU64 = AtomicU64::new(0);
 /// Whether counts are asked for.
 static IS_WANTED: AtomicBool = AtomicBool::new(false);
+
+/// Whether the environment asks for counts.
+pub(crate) fn are_asked_for() -> bool {
+    variable(VARIABLE).is_some()
+}
+
+/// Whether counts are asked for.
+pub(crate) fn are_wanted() -> bool {
+    IS_WANTED.load(Ordering::Relaxed)
+}
+
+/// Counts a time between events that may contain a hold.
+pub(crate) fn held_time() {
+    HELD_TIMES.fetch_add(1, Ordering::Relaxed);
+}
 
 /// Where launches are counted that bypass XQueues while this library schedules.
 pub(crate) const fn all_bypassed() -> *const u64 {
@@ -218,7 +236,7 @@ fn with_streams(count: impl FnOnce(&mut Streams)) {
 
 /// Sees to it that the counts are written when the process ends, if they are asked for.
 pub(crate) fn start() {
-    if variable(VARIABLE).is_some() {
+    if are_asked_for() {
         IS_WANTED.store(true, Ordering::Relaxed);
         // SAFETY: the functions stay, since this library is never unloaded. What is called in a
         // child stores, and waits for nothing.
@@ -240,6 +258,7 @@ extern "C" fn begin_anew() {
         count.store(0, Ordering::Relaxed);
     }
     LATER.store(0, Ordering::Relaxed);
+    HELD_TIMES.store(0, Ordering::Relaxed);
     if let Ok(mut past) = PAST.try_lock() {
         past.clear();
     }
@@ -272,6 +291,7 @@ fn counts() -> Value {
         "streams": by_level(),
         "later": LATER.load(Ordering::Relaxed),
         "past": by_reason(),
+        "held_times": HELD_TIMES.load(Ordering::Relaxed),
         "handed_out_past": past,
         "not_listed": driver.and_then(not_listed).unwrap_or_default(),
     })

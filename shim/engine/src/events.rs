@@ -6,6 +6,8 @@
 //! Where the scheduler of a node holds the process as a whole, a wait for an event behind a gate
 //! would keep the device for the process, so the stream waits for a number first that the other one
 //! writes in front of the event.
+//!
+//! The time between two events contains holds. Where counts are asked for, such times are counted.
 
 use std::collections::HashMap;
 use std::ffi::c_int;
@@ -13,7 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{LazyLock, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use crate::engine::{self, reentrant};
-use crate::{Address, Code, Stream, streams};
+use crate::{Address, Code, Stream, counts, preempt, streams};
 
 type Awaited = unsafe extern "C" fn(u64) -> c_int;
 type Signal = unsafe extern "C" fn(u64, *mut u64, *mut u32) -> c_int;
@@ -64,6 +66,8 @@ struct Recorded {
     xq: u64,
     /// The word and the number of the point in front of it in the stream, if the stream says it.
     point: Option<(u64, u32)>,
+    /// Holds of the stream and the process that had ended by then, if counts are asked for.
+    holds_ended: u64,
 }
 
 /// By the handles of the events.
@@ -73,6 +77,16 @@ static ANY: AtomicBool = AtomicBool::new(false);
 
 fn recorded() -> MutexGuard<'static, HashMap<usize, Recorded>> {
     RECORDED.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// How many holds of the stream of an XQueue and of the process have ended; 0 if no counts are
+/// asked for.
+fn holds_ended(xq: u64) -> u64 {
+    if !counts::are_wanted() {
+        return 0;
+    }
+    let ended = reentrant(|| preempt::functions().map(|functions| functions.holds_ended_of(xq)));
+    ended.flatten().unwrap_or(0)
 }
 
 /// Records an event in a stream by what `next` does.
@@ -94,10 +108,31 @@ pub fn record(event: Address, stream: Address, next: impl FnOnce() -> Code) -> C
     // waits for, whatever other threads launch meanwhile.
     let signal = || Functions::get().filter(|_| xq != 0)?.signal(xq);
     let point = reentrant(signal).flatten();
+    let holds_ended = holds_ended(xq);
     let code = next();
     if code == 0 {
-        recorded().insert(event.addr(), Recorded { xq, point });
+        recorded().insert(event.addr(), Recorded { xq, point, holds_ended });
         ANY.store(true, Ordering::Release);
+    }
+    code
+}
+
+/// Whether times between events are counted in this process.
+#[must_use]
+pub fn are_times_counted() -> bool {
+    counts::are_asked_for()
+}
+
+/// Asks for the time since an event by what `next` does. Counts it if a hold has ended since the
+/// event was recorded: what was launched behind the event may have waited for that.
+pub fn time_since(start: Address, next: impl FnOnce() -> Code) -> Code {
+    let code = next();
+    // A child of a fork does not wait for a thread of its parent.
+    if code == 0 && counts::are_wanted() && ANY.load(Ordering::Acquire) && engine::is_on() {
+        let start = recorded().get(&start.addr()).copied();
+        if start.is_some_and(|start| holds_ended(start.xq) > start.holds_ended) {
+            counts::held_time();
+        }
     }
     code
 }
@@ -122,7 +157,7 @@ pub fn await_event(stream: Address, event: Address, is_done: impl FnOnce() -> bo
     }
     let own = streams::xqueue_of(stream);
     let is_other = |recorded: &Recorded| recorded.xq != 0 && recorded.xq != own;
-    let Some(Recorded { xq, point }) = recorded().get(&event.addr()).copied().filter(is_other)
+    let Some(Recorded { xq, point, .. }) = recorded().get(&event.addr()).copied().filter(is_other)
     else {
         return;
     };

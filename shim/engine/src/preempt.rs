@@ -135,6 +135,8 @@ functions! {
     level = |_: &Preempt| c"xsched_private_level" => (u64, *mut c_int, *mut c_char, usize);
     /// Counts that the program has waited for the device for so long, in nanoseconds.
     waited = |_: &Preempt| c"xsched_private_waited" => (u64);
+    /// How many holds of an XQueue, and of the process by the scheduler of the node, have ended.
+    holds_ended = |_: &Preempt| c"xsched_private_holds_ended" => (u64, *mut u64);
     /// Looks whether everything in an XQueue has run.
     look = |_: &Preempt| c"xsched_private_look" => (u64);
     /// Waits until everything in an XQueue has run.
@@ -192,6 +194,14 @@ impl Functions {
     /// The address of a function of the library that not every vendor needs.
     pub(crate) fn function(&self, name: &CStr) -> Option<Address> {
         self.library.find(name)
+    }
+
+    /// How many holds of an XQueue, and of the process by the scheduler of the node, have ended.
+    pub(crate) fn holds_ended_of(&self, xq: u64) -> u64 {
+        let mut holds = 0;
+        // SAFETY: the number may be written to.
+        unsafe { (self.holds_ended)(xq, &raw mut holds) };
+        holds
     }
 
     /// Why the last call of this thread that failed did.

@@ -39,4 +39,5 @@ mod opens;
 mod rings;
 mod signals;
 mod table;
+mod times;
 mod vendor;

@@ -6,10 +6,10 @@ use std::{ffi::CString, os::unix::ffi::OsStrExt, ptr};
 
 use xsched_shim_engine::errors::LastError;
 use xsched_shim_engine::vendor::{Library, Preempt, Questions, Table, Vendor};
-use xsched_shim_engine::{Address, Code, Reach, driver, engine, real};
+use xsched_shim_engine::{Address, Code, Reach, driver, engine, events, real};
 
 use crate::table::{CLASSES, LEFT_OUT, NAMES, SLOTS, STUBS, TELLS};
-use crate::{address, graphs, lifetimes, masks, rings, table};
+use crate::{address, graphs, lifetimes, masks, rings, table, times};
 
 /// Newest first. The last is what PyTorch's packages and those for development call it.
 const SONAMES: [&str; 4] =
@@ -101,6 +101,7 @@ extern "C" fn xsched_shim_hip_queue(stream: Address) -> u64 {
 fn hooks() -> Vec<(usize, Address)> {
     let lookups = address::hooks().chain(lifetimes::hooks()).chain(rings::hooks());
     let lookups = lookups.chain(masks::hooks()).chain(graphs::hooks());
+    let lookups = lookups.chain(times::hooks().filter(|_| events::are_times_counted()));
     let lookups = lookups.filter_map(|(name, hook)| Some((VENDOR.index(name)?, hook)));
     table::hooks().into_iter().flatten().chain(lookups).collect()
 }

@@ -453,11 +453,39 @@ static void spin_in(handle stream, uint64_t ms) {
   OK(launch_kernel(next_kernel, 1, 1, 1, 1, 1, 1, 0, stream, parameters, NULL));
 }
 
-static handle event_in(handle stream) {
+static handle event_of(handle stream, unsigned flags) {
   handle event;
-  OK(((int (*)(handle *, unsigned))find("cuEventCreate"))(&event, 2));
+  OK(((int (*)(handle *, unsigned))find("cuEventCreate"))(&event, flags));
   OK(record(event, stream));
   return event;
+}
+
+static handle event_in(handle stream) { return event_of(stream, 2); }
+
+// The time of five kernels of a stream, by events.
+static float ms_of_kernels(handle stream) {
+  int (*elapsed)(float *, handle, handle) = find("cuEventElapsedTime");
+  float ms = -1;
+  handle start = event_of(stream, 0);
+  for (int n = 0; n < 5; n++) spin_in(stream, 1);
+  handle end = event_of(stream, 0);
+  OK(stream_synchronize(stream));
+  OK(elapsed(&ms, start, end));
+  return ms;
+}
+
+// A stream measures its kernels alone, and then while it is held for an urgent one.
+static void times(void) {
+  handle streams[2];
+  pointer at = words();
+  open_streams(streams, 1, 2, at);
+  // The first holds have ended by then.
+  usleep(50 * 1000);
+  CHECK(ms_of_kernels(streams[0]) >= 4);
+  spin_in(streams[1], 40);
+  usleep(10 * 1000);
+  CHECK(ms_of_kernels(streams[0]) >= 15);
+  OK(stream_synchronize(streams[1]));
 }
 
 // A wait in the driver would be seen to take long.
@@ -538,7 +566,8 @@ static void left(void) {
 
 int main(int count, char **words) {
   static const mode MODES[] = {{"streams", streams}, {"workers", streams},
-               {"captured", captured}, {"abandoned", abandoned}, {"events", events}, {"beside", beside},
+               {"captured", captured}, {"abandoned", abandoned}, {"events", events}, {"times", times},
+               {"beside", beside},
                {"blocking", blocking}, {"joined", joined},
                {"short_lived", short_lived}, {"reset", reset}, {"threads", threads},
                {"retained", retained}, {"copies", copies}, {"held", held}, {"waited", waited},
