@@ -27,6 +27,7 @@ use crate::liveness::{Checked, Pulse};
 use crate::metrics::Metrics;
 use crate::scheduler::{Change, ChangedBy, Client, Gpu, Op, hints};
 use crate::scheduler_client::SchedulerClient;
+use crate::subordinates::Subordinates;
 use crate::tenant::{Asker, Party};
 use crate::text::{cleaned, is_name_of_device, is_name_of_gang};
 use crate::users::{Pages, User};
@@ -53,6 +54,8 @@ struct Peer {
     wire: Wire,
     pid: i32,
     party: Party,
+    /// User whose limits count; see [`Subordinates`].
+    person: u32,
     /// Readable once the process has ended, though a child of it may have the connection; `None`
     /// where the daemon cannot see the process.
     process: Option<OwnedFd>,
@@ -62,12 +65,6 @@ struct Peer {
     is_recorder: bool,
     pages: Pages,
     gang: Option<String>,
-}
-
-impl Peer {
-    fn uid(&self) -> u32 {
-        self.party.who.uid
-    }
 }
 
 /// Set in the number of an event that a process has ended.
@@ -81,7 +78,9 @@ pub(crate) struct Control {
     listener: OwnedFd,
     epoll: OwnedFd,
     peers: HashMap<u64, Peer>,
+    /// By their numbers, those of one person together.
     users: HashMap<u32, User>,
+    subordinates: Subordinates,
     closer: Closer,
     /// Pages of all connections.
     pages: usize,
@@ -143,12 +142,12 @@ impl Control {
     }
 
     /// Answers some messages of a user, whose connections take turns. Users take turns as well.
-    fn serve_user(&mut self, uid: u32) {
+    fn serve_user(&mut self, person: u32) {
         let start = Instant::now();
         for _ in 0..SERVED_AT_A_TIME {
             // One at a time: those that a turn has no time for stay in front.
             let mut event = Vec::with_capacity(1);
-            let Some(user) = self.users.get(&uid) else { return };
+            let Some(user) = self.users.get(&person) else { return };
             let space = rustix::buffer::spare_capacity(&mut event);
             let _ = epoll::wait(&user.epoll, space, Some(&Timespec::default()));
             let Some(event) = event.first() else { return };
@@ -168,8 +167,8 @@ impl Control {
     /// Answers a message of a connection, or ends it.
     pub(crate) fn serve(&mut self, id: u64) {
         let Some(peer) = self.peers.get(&id) else { return };
-        let uid = peer.uid();
-        if self.closer.is_behind(uid) {
+        let person = peer.person;
+        if self.closer.is_behind(person) {
             return self.end(id);
         }
         let mut fds = Vec::new();
@@ -177,7 +176,7 @@ impl Control {
         let (in_memory, foreign): (Vec<_>, Vec<_>) =
             fds.into_iter().partition(|fd| SharedPage::is_in_memory(fd));
         let is_foreign = !foreign.is_empty();
-        self.closer.close(uid, foreign);
+        self.closer.close(person, foreign);
         let Some(peer) = self.peers.get(&id) else { return };
         let answered = match received {
             Ok(_) if is_foreign => self.reply(id, Err(PageError::NotSealed.to_string())),
@@ -203,13 +202,13 @@ impl Control {
     pub(crate) fn end(&mut self, id: u64) {
         if let Some(peer) = self.peers.remove(&id) {
             self.scheduler.counts.note_connections(self.peers.len());
-            if let Some(user) = self.users.get(&peer.uid()) {
+            if let Some(user) = self.users.get(&peer.person) {
                 let _ = epoll::delete(&user.epoll, &peer.wire);
             }
-            if let Some((gang, user)) = peer.gang.as_ref().zip(self.users.get_mut(&peer.uid())) {
+            if let Some((gang, user)) = peer.gang.as_ref().zip(self.users.get_mut(&peer.person)) {
                 user.leave_gang(gang);
             }
-            self.disconnect(peer.uid(), &peer.pages);
+            self.disconnect(peer.person, &peer.pages);
             let _ = peer.process.as_ref().map(|process| epoll::delete(&self.epoll, process));
             if peer.is_recorder {
                 self.send(Op::EndRecord(id));
@@ -217,14 +216,14 @@ impl Control {
             if peer.is_known {
                 self.send(Op::Leave(id));
             }
-            self.close(peer.party.who.uid, peer.wire);
+            self.close(peer.person, peer.wire);
         }
     }
 
     /// Ends a connection of a user. The process learns of it at once.
-    fn close(&mut self, uid: u32, wire: Wire) {
+    fn close(&mut self, person: u32, wire: Wire) {
         wire.end();
-        self.closer.close(uid, [wire.into()]);
+        self.closer.close(person, [wire.into()]);
     }
 
     fn reply(
@@ -311,7 +310,7 @@ impl Control {
         let doorbell = new_eventfd().map_err(failed)?;
         let for_client = rustix::io::dup(&doorbell).map_err(failed)?;
         let peer = self.peers.get_mut(&id).ok_or("not connected")?;
-        let user = self.users.get_mut(&peer.uid()).ok_or("not connected")?;
+        let user = self.users.get_mut(&peer.person).ok_or("not connected")?;
         gang.iter().try_for_each(|gang| user.join_gang(gang))?;
         (peer.is_known, peer.gang) = (true, gang.clone());
         let name = cleaned(&name);
@@ -336,13 +335,13 @@ impl Control {
             return Err(why.to_owned());
         }
         let peer = self.peers.get(&id).ok_or("not connected")?;
-        let user = self.users.get(&peer.uid()).ok_or("not connected")?;
+        let user = self.users.get(&peer.person).ok_or("not connected")?;
         user.may_attach(self.pages, &peer.pages, &gpu.name)?;
         let page = SharedPage::from_file(page.into()).map_err(|error| error.to_string())?;
         let name = gpu.name.clone();
         self.ask(|answer| Op::Page { client: id, gpu, page, answer })??;
         let peer = self.peers.get_mut(&id).ok_or("not connected")?;
-        let user = self.users.get_mut(&peer.uid()).ok_or("not connected")?;
+        let user = self.users.get_mut(&peer.person).ok_or("not connected")?;
         user.attach(&mut peer.pages, name);
         self.pages += 1;
         Ok((Answer::Done, None))

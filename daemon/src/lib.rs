@@ -21,6 +21,7 @@ pub mod metrics;
 mod peer_cred;
 mod scheduler;
 mod scheduler_client;
+mod subordinates;
 pub mod systemd;
 pub mod tenant;
 mod text;

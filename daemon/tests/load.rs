@@ -39,11 +39,26 @@ fn processor_time(pid: u32) -> Duration {
     Duration::from_nanos(tasks.filter_map(of).sum())
 }
 
-#[test]
-fn a_crowd_to_which_nothing_happens_takes_no_processor() {
+/// Lets this process and its children open so many files. False if that is not allowed.
+fn may_open(files: u64) -> bool {
     let limit = getrlimit(Resource::Nofile);
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
-    if getrlimit(Resource::Nofile).current.is_some_and(|most| most < 8_192) {
+    getrlimit(Resource::Nofile).current.is_none_or(|most| most >= files)
+}
+
+/// Memory of a process's own and of its page tables, in KiB.
+fn own_memory_kib(pid: u32) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).expect("a process");
+    let of = |key: &str| {
+        let line = status.lines().find_map(|line| line.strip_prefix(key)).expect("a figure");
+        line.split_whitespace().next().and_then(|kib| kib.parse::<u64>().ok()).expect("a number")
+    };
+    of("RssAnon:") + of("VmPTE:")
+}
+
+#[test]
+fn a_crowd_to_which_nothing_happens_takes_no_processor() {
+    if !may_open(8_192) {
         println!("skipped: this process may not open 8,192 files");
         return;
     }
@@ -91,4 +106,30 @@ fn gangs_of_a_user_are_bounded() {
     assert!(why.contains("at most 64 gangs"), "{why}");
     drop(gangs);
     wait("there is no room again", || node.connect().ask(&hello(), None).is_ok());
+}
+
+/// A quarter of what a daemon takes: 1,000 processes with 10 pages each.
+#[test]
+fn the_memory_of_a_full_daemon_is_what_the_threat_model_says() {
+    const QUARTER_KIB_MAX: u64 = 16 * 1_024;
+    if !may_open(16_384) {
+        println!("skipped: this process may not open 16,384 files");
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let socket = folder.path().join("socket");
+    let daemon = daemon_process(&socket, 16_384);
+    let before = own_memory_kib(daemon.0.id());
+    let mut crowd = Vec::new();
+    for _ in 0..1_000 {
+        let (wire, doorbell, page) = join(&socket, "gpu", None);
+        for _ in 1..10 {
+            let more = SharedPage::create().expect("a page");
+            wire.ask(&attach("gpu"), Some(more.as_fd())).expect("attached");
+        }
+        crowd.push((wire, doorbell, page));
+    }
+    let after = own_memory_kib(daemon.0.id());
+    println!("{before} KiB without processes, {after} KiB with 1,000 and 10,000 pages");
+    assert!(after - before <= QUARTER_KIB_MAX, "{before} KiB became {after} KiB");
 }

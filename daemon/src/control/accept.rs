@@ -65,7 +65,7 @@ impl Control {
         let refused = self.accept_one().map(|socket| {
             let uid = getsockopt(&socket, sockopt::PeerCredentials).map_or(0, |of| of.uid());
             let why = "the daemon has no file descriptors left".to_owned();
-            self.refuse(uid, Wire::new(socket), why);
+            self.refuse(self.subordinates.person(uid), Wire::new(socket), why);
         });
         self.spare = new_eventfd().ok();
         refused.is_ok() && self.spare.is_some()
@@ -82,7 +82,10 @@ impl Control {
         let wire = Wire::new(socket);
         match found {
             Ok((who, process)) => drop(self.admit(wire, pid, who, process)),
-            Err(error) => self.refuse(uid, wire, format!("the system refuses: {error}")),
+            Err(error) => {
+                let person = self.subordinates.person(uid);
+                self.refuse(person, wire, format!("the system refuses: {error}"));
+            }
         }
     }
 
@@ -95,18 +98,20 @@ impl Control {
         process: Option<OwnedFd>,
     ) -> Option<u64> {
         let tenant = tenant_of(&self.config.tenants, &who);
+        let person = self.subordinates.person(who.uid);
         let party = Party { who: Arc::new(who), tenant };
-        match self.connect(&wire, &party, process.as_ref()) {
+        match self.connect(&wire, &party, person, process.as_ref()) {
             Ok(id) => {
                 let (pages, is_known, is_recorder) = (Pages::new(), false, false);
                 let gang = None;
-                let peer = Peer { wire, pid, party, process, is_known, is_recorder, pages, gang };
+                let peer =
+                    Peer { wire, pid, party, person, process, is_known, is_recorder, pages, gang };
                 self.peers.insert(id, peer);
                 self.scheduler.counts.note_connections(self.peers.len());
                 Some(id)
             }
             Err(why) => {
-                self.refuse(party.who.uid, wire, why);
+                self.refuse(person, wire, why);
                 None
             }
         }
@@ -116,6 +121,7 @@ impl Control {
         &mut self,
         wire: &Wire,
         party: &Party,
+        person: u32,
         process: Option<&OwnedFd>,
     ) -> Result<u64, String> {
         let (uid, is_admin) = (party.who.uid, self.asker(party).is_admin);
@@ -124,25 +130,25 @@ impl Control {
         if !self.is_open && self.config.socket.mode.is_none() && !is_own && !is_admin {
             return Err("this daemon serves the processes of another user alone".to_owned());
         }
-        if self.closer.is_behind(uid) {
+        if self.closer.is_behind(person) {
             return Err("descriptors that this user has sent are not closed yet".to_owned());
         }
         let failed = |errno: Errno| format!("the system refuses: {errno}");
-        if let Entry::Vacant(new) = self.users.entry(uid) {
+        if let Entry::Vacant(new) = self.users.entry(person) {
             let user = User::new().map_err(failed)?;
-            let data = EventData::new_u64(USER | u64::from(uid));
+            let data = EventData::new_u64(USER | u64::from(person));
             epoll::add(&self.epoll, &user.epoll, data, EventFlags::IN).map_err(failed)?;
             new.insert(user);
         }
         let of_all = self.peers.len();
-        let user = self.users.get_mut(&uid).ok_or("no such user")?;
+        let user = self.users.get_mut(&person).ok_or("no such user")?;
         user.connect(of_all, self.config.limits, is_admin)?;
         let id = self.next;
         let data = EventData::new_u64(id);
         let watched = epoll::add(&user.epoll, wire, data, EventFlags::IN | EventFlags::RDHUP)
             .and_then(|()| process.map_or(Ok(()), |process| self.watch_process(id, process)));
         if let Err(errno) = watched {
-            self.disconnect(uid, &Pages::new());
+            self.disconnect(person, &Pages::new());
             return Err(failed(errno));
         }
         self.next += 1;
@@ -150,10 +156,10 @@ impl Control {
     }
 
     /// Forgets what a connection had.
-    pub(super) fn disconnect(&mut self, uid: u32, had: &Pages) {
+    pub(super) fn disconnect(&mut self, person: u32, had: &Pages) {
         self.pages -= had.values().sum::<usize>();
-        if self.users.get_mut(&uid).is_some_and(|user| user.disconnect(had)) {
-            self.users.remove(&uid);
+        if self.users.get_mut(&person).is_some_and(|user| user.disconnect(had)) {
+            self.users.remove(&person);
         }
     }
 
@@ -163,9 +169,47 @@ impl Control {
     }
 
     /// Says why before the connection ends.
-    fn refuse(&mut self, uid: u32, wire: Wire, why: String) {
+    fn refuse(&mut self, person: u32, wire: Wire, why: String) {
         self.scheduler.counts.note_refused();
         let _ = wire.send(&Answer::Refused { why }, None);
-        self.close(uid, wire);
+        self.close(person, wire);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+    use xsched_policies::Any;
+
+    use super::*;
+    use crate::config::Limits;
+    use crate::scheduler::TestDriver;
+    use crate::subordinates::Subordinates;
+
+    #[test]
+    fn two_hundred_users_of_one_person_have_the_limits_of_one() {
+        let policy = "hpf".parse::<Any>().expect("a policy");
+        let driver = Arc::new(Mutex::new(TestDriver::new(policy).expect("a scheduler")));
+        let mut control = Control::of_test_driver(driver).expect("a daemon");
+        control.config.limits = Limits { clients: 400, clients_of_user: 20 };
+        control.subordinates = Subordinates::of("1000:100000:65536\n", "");
+        let mut others = Vec::new();
+        let mut connect = |uid| {
+            let (family, kind) = (AddressFamily::UNIX, SocketType::SEQPACKET);
+            let pair = socketpair(family, kind, SocketFlags::CLOEXEC, None).expect("a pair");
+            others.push(pair.0);
+            control.admit(Wire::new(pair.1), 7, Who { uid, ..Who::default() }, None)
+        };
+        let taken: Vec<_> = (100_000..100_200).filter_map(&mut connect).collect();
+        assert_eq!(taken.len(), 20);
+        assert_eq!(connect(1000), None, "the person is one of them");
+        let other = connect(1001).expect("another person");
+        control.end(taken[7]);
+        assert_eq!((control.users.len(), control.peers.len()), (2, 20));
+        control.end(other);
+        taken.into_iter().for_each(|id| control.end(id));
+        assert!(control.users.is_empty() && control.peers.is_empty());
     }
 }

@@ -23,6 +23,7 @@ use crate::liveness::{Check, Summary, check, join};
 use crate::metrics::{MetricsError, Place};
 use crate::scheduler::{Driver, Op};
 use crate::scheduler_client::SchedulerClient;
+use crate::subordinates::Subordinates;
 use crate::waker::new_eventfd;
 use crate::watch::{Drivers, Watched};
 /// How the daemon is set up.
@@ -169,6 +170,7 @@ impl Daemon {
             epoll,
             peers: HashMap::new(),
             users: HashMap::new(),
+            subordinates: Subordinates::of_machine(),
             closer: Closer::default(),
             pages: 0,
             next: CHECK + 1,

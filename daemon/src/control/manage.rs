@@ -11,6 +11,7 @@ use super::daemon::warn_of_access;
 use crate::config::{Config, ConfigError, missing_hint};
 use crate::metrics::{Metrics, MetricsError};
 use crate::scheduler::{ChangedBy, Op, Part, Tape};
+use crate::subordinates::Subordinates;
 use crate::tenant::{Asker, Party, tenant_of};
 use crate::watch::Watch;
 
@@ -199,6 +200,7 @@ impl Control {
             tracing::warn!(%error, "drivers are not asked what runs past the daemon");
         }
         self.config = config;
+        self.subordinates = Subordinates::of_machine();
         tracing::info!("the configuration was read again");
         Ok(())
     }

@@ -13,6 +13,7 @@ use crate::config::{Config, Source};
 use crate::liveness::{Pulse, check};
 use crate::scheduler::TestDriver;
 use crate::scheduler_client::SchedulerClient;
+use crate::subordinates::Subordinates;
 use crate::waker::new_eventfd;
 use crate::watch::Watched;
 
@@ -24,6 +25,7 @@ impl Control {
             epoll: epoll::create(epoll::CreateFlags::CLOEXEC)?,
             peers: HashMap::new(),
             users: HashMap::new(),
+            subordinates: Subordinates::default(),
             closer: Closer::default(),
             pages: 0,
             next: CHECK + 1,
