@@ -88,6 +88,10 @@ fn without_a_driver_it_says_so_and_is_content() {
     let hip = &document["vendors"][1];
     assert!(hip["why"].as_str().is_some_and(|why| why.contains("XSCHED_HIP_LIB")), "{hip:#}");
     assert!(problems(&document["device_problems"])[0].contains("no GPU"));
+    let host = json!({"backend": "host", "device": "the processor, 1 compute unit", "level": 3});
+    for (key, value) in host.as_object().expect("a device") {
+        assert_eq!(&document["devices"][0][key], value, "the host device works without a GPU");
+    }
     let wrong = problems(&document["environment"]["problems"]);
     assert!(wrong.iter().any(|what| what.contains("/nowhere/libcuda.so.1")), "{wrong:?}");
     // People get the same.

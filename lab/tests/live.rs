@@ -152,6 +152,21 @@ fn the_tables_make_room_for_the_document() {
 }
 
 #[test]
+fn a_demo_that_is_to_connect_says_where_no_daemon_answers() {
+    let folder = Folder::new("lonely-demo");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_xsched-lab"));
+    command.args(["demo", "--hal", "host", "--requests", "3"]).current_dir(&folder.0);
+    let nowhere = folder.0.join("nowhere");
+    command.env("XSCHED_SCHEDULER", "GLB").env("XSCHED_SOCKET", &nowhere);
+    let output = command.stdin(Stdio::null()).output().expect("the program runs");
+    let printed = text(&output.stdout);
+    let line = format!("no xschedd answers at {}: this process", nowhere.display());
+    assert!(printed.contains(&line), "{printed}");
+    assert!(printed.contains("then as one on `host`"), "{printed}");
+    assert_ends_as_printed(&output, &printed);
+}
+
+#[test]
 fn a_demo_refuses_bad_input() {
     let folder = Folder::new("bad-demo");
     let known = folder.refused(&["demo", "--policy", "magic"]);

@@ -1,6 +1,7 @@
 //! A process's connection with the daemon.
 
 use std::io;
+use std::ops::RangeInclusive;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -83,6 +84,20 @@ impl Link {
         share: Option<u8>,
     ) -> Result<Arc<Self>, NodeError> {
         Self::open_in(gang(), path, name, priority, share)
+    }
+
+    /// Connects this process as its environment asks, as [`Link::open`] does: if
+    /// `XSCHED_SCHEDULER` is `GLB`, with the priority `XSCHED_AUTO_XQUEUE_PRIORITY` and the share
+    /// `XSCHED_AUTO_XQUEUE_UTILIZATION`. `xsched run` sets these. Returns `None` if the environment
+    /// does not ask.
+    ///
+    /// # Errors
+    /// If the system gives no thread or file descriptor.
+    pub fn from_env(name: &str) -> Result<Option<Arc<Self>>, NodeError> {
+        let Some((priority, share)) = asked(|name| std::env::var(name).ok()) else {
+            return Ok(None);
+        };
+        Self::open(SocketPath::from_env(), name, priority, share).map(Some)
     }
 
     /// Connects this process with a daemon, as [`Link::open`] does, in this gang or none.
@@ -310,6 +325,26 @@ fn hello(name: &str, gang: Option<String>, priority: i32, share: Option<u8>) -> 
     Hello { name: name.chars().take(64).collect(), gang, priority, share }
 }
 
+/// The priority and the share that an environment asks a daemon for, if it asks. A number out of
+/// range counts as none, as for the C library.
+fn asked(variable: impl Fn(&str) -> Option<String>) -> Option<(i32, Option<u8>)> {
+    let asks = variable("XSCHED_SCHEDULER")?.trim().eq_ignore_ascii_case("GLB");
+    let number = |name, range: RangeInclusive<i32>| {
+        let text = variable(name).filter(|text| !text.is_empty())?;
+        let number = text.trim().parse().ok().filter(|number| range.contains(number));
+        if number.is_none() {
+            let (least, most) = range.into_inner();
+            tracing::warn!("{name} is `{text}` and is ignored: it can be {least} to {most}");
+        }
+        number
+    };
+    asks.then(|| {
+        let priority = number("XSCHED_AUTO_XQUEUE_PRIORITY", -256..=255).unwrap_or_default();
+        let share = number("XSCHED_AUTO_XQUEUE_UTILIZATION", 0..=100);
+        (priority, share.and_then(|share| u8::try_from(share).ok()))
+    })
+}
+
 /// The gang that the environment names.
 fn gang() -> Option<String> {
     std::env::var("XSCHED_GANG").ok().filter(|gang| !gang.is_empty())
@@ -486,6 +521,25 @@ mod tests {
         unit.replace_doorbell(&doorbell);
         assert!(rung());
         assert!(!rung());
+    }
+
+    #[test]
+    fn an_environment_asks_for_a_daemon_with_a_priority_and_a_share() {
+        let of = |set: &[(&str, &str)]| {
+            asked(|name| {
+                let found = set.iter().find(|(set, _)| *set == name);
+                found.map(|(_, value)| (*value).to_owned())
+            })
+        };
+        let [scheduler, priority, share] =
+            ["XSCHED_SCHEDULER", "XSCHED_AUTO_XQUEUE_PRIORITY", "XSCHED_AUTO_XQUEUE_UTILIZATION"];
+        assert_eq!(of(&[(priority, "7")]), None);
+        assert_eq!(of(&[(scheduler, "LCL"), (priority, "7")]), None);
+        assert_eq!(of(&[(scheduler, "glb")]), Some((0, None)));
+        let both = [(scheduler, "GLB"), (priority, "-100"), (share, "30")];
+        assert_eq!(of(&both), Some((-100, Some(30))));
+        let wrong = [(scheduler, "GLB"), (priority, "256"), (share, "-1")];
+        assert_eq!(of(&wrong), Some((0, None)));
     }
 
     #[test]

@@ -44,6 +44,7 @@ pub mod rocm;
 pub mod stress;
 pub mod test;
 pub mod tidy;
+pub mod tour;
 
 /// The command of the README that does the main job.
 pub const MAIN_JOB: &str = "cargo demo";

@@ -6,7 +6,7 @@ use clap::{Parser, Subcommand};
 use xsched_xtask::capi::{check, headers, install};
 use xsched_xtask::{
     ahead, book, ci, deb, fuzz, hip, kfd_vm, lab, loom, mutants, package, proof, python, rocm,
-    stress, test, tidy,
+    stress, test, tidy, tour,
 };
 
 /// Repository chores.
@@ -60,6 +60,8 @@ enum Chore {
     Python(python::Options),
     /// Write the generated parts of the book, build it, and check its links.
     Book(book::Options),
+    /// Run the commands of the book's tour of the daemon.
+    Tour,
     /// Build what later steps of CI need. CI starts it itself.
     #[command(hide = true)]
     Ahead,
@@ -87,6 +89,7 @@ fn main() -> ExitCode {
         Chore::Lab => lab::run(),
         Chore::Python(options) => python::run(&options),
         Chore::Book(options) => book::run(&options),
+        Chore::Tour => tour::run(),
         Chore::Ahead => {
             ahead::run();
             Ok(())

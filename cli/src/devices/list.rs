@@ -40,15 +40,9 @@ impl Entry {
 
 /// All devices of all backends, and a line for each backend without one. Tries the gate on each
 /// GPU.
-pub(super) fn list() -> Vec<Entry> {
+pub(crate) fn list() -> Vec<Entry> {
     let mut devices = host();
-    devices.extend(gpus());
-    devices
-}
-
-/// All GPUs, and a line for each backend of GPUs without one. Tries the gate on each.
-pub(crate) fn gpus() -> Vec<Entry> {
-    let mut devices = cuda();
+    devices.extend(cuda());
     devices.extend(hip());
     devices.extend(kfd());
     devices

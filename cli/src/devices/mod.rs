@@ -8,8 +8,7 @@ use xsched_console::machine::Machine;
 use xsched_console::output::{Outputs, Places};
 use xsched_console::table::table;
 
-use self::list::list;
-pub(crate) use self::list::{Entry, gpus};
+pub(crate) use self::list::{Entry, list};
 use crate::args::DevicesArgs;
 use crate::error::CliError;
 

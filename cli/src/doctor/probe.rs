@@ -22,7 +22,7 @@ use xsched_hal_hip::HipLibrary;
 use super::nvml::{self, Gpu};
 use super::place::Place;
 use super::problem::Problem;
-use crate::devices::{Entry, gpus};
+use crate::devices::{Entry, list};
 use crate::error::CliError;
 
 /// A driver may take so long to start and to try a device's gates.
@@ -101,7 +101,7 @@ pub(super) fn answer() -> Result<(), CliError> {
         hip: version.map(hip_version),
         hip_library: library.map(|library| library.name().to_owned()),
         no_hip,
-        devices: gpus().into_iter().map(Device::from).collect(),
+        devices: list().into_iter().map(Device::from).collect(),
         nvidia,
         no_nvml,
         mapped: mapped(&fs::read_to_string("/proc/self/maps").unwrap_or_default(), &interposers),
@@ -188,7 +188,8 @@ impl Probe {
         if ["cuda", "hip", "kfd"].into_iter().all(none) {
             problems.push(Problem::new(
                 "no GPU can be scheduled here",
-                "install the driver of the GPU that is there; in a container, give it its GPUs",
+                "install the driver of the GPU that is there; in a container, give it its GPUs; \
+                 without any, try the host device (docs/src/start/tour.md)",
             ));
         }
         problems

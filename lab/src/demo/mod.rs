@@ -8,8 +8,10 @@ pub(crate) mod quiet;
 pub(crate) mod spool;
 pub(crate) mod workload;
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use xsched::node::Link;
 use xsched::policies::Any;
 use xsched::policies::fcfs::Fcfs;
 use xsched_core::level::Level;
@@ -23,7 +25,7 @@ use self::device::REQUEST;
 use self::judge::Modes;
 use self::predict::{Model, predict};
 use self::spool::Spool;
-use self::workload::{Phase, Task, tasks};
+use self::workload::{Opened, Phase, Task, tasks};
 use crate::device::BenchDevice;
 use crate::error::CommandError;
 
@@ -43,6 +45,8 @@ pub(crate) struct Plan {
     pub(crate) level: Level,
     /// The three tasks.
     pub(crate) tasks: [Task; 3],
+    /// The connection with the scheduler of the node, if that is to hold the device for others.
+    pub(crate) link: Option<Arc<Link>>,
 }
 
 impl Plan {
@@ -59,7 +63,7 @@ impl Plan {
             None => top,
             Some(n) => Level::from_number(n).ok_or(RunError::NoSuchLevel { level: n })?.min(top),
         };
-        Ok(Self { policy, level, tasks: tasks(requests) })
+        Ok(Self { policy, level, tasks: tasks(requests), link: None })
     }
 }
 
@@ -94,6 +98,10 @@ pub(crate) fn measure<B: BenchDevice>(
     progress: &(dyn Fn(f64) + Sync),
 ) -> Result<Outcomes, CommandError> {
     let device_ns = REQUEST.device_ns();
+    // The scheduler of the node knows a device of a process once. Otherwise each part has a runtime
+    // of its own, so that a record of it can be repeated.
+    let link = plan.link.as_ref();
+    let kept = link.map(|link| Opened::new(device, &plan.policy, Some(link))).transpose()?;
     // How long each part takes if all goes well, for the bar and for the limits.
     let singles = plan.tasks.each_ref().map(|task| expected(task, device_ns));
     let [crowd, ordered] =
@@ -101,13 +109,18 @@ pub(crate) fn measure<B: BenchDevice>(
     let total = singles.iter().sum::<Duration>() + crowd + ordered;
     let mut before = Duration::ZERO;
     let mut part = |policy: &Any, tasks: &[Task], span: Duration, record| {
-        let (start, policy) = (before, policy.clone());
+        let start = before;
         before += span;
         let limit = span.mul_f64(LIMIT) + workload::WARMUP * 2;
-        let phase = Phase { policy, level: plan.level, limit, seed: SEED, record };
-        workload::run(device, tasks, &phase, &|done| {
-            progress((start + span.mul_f64(done)).div_duration_f64(total));
-        })
+        let phase = Phase { level: plan.level, limit, seed: SEED, record };
+        let show = |done| progress((start + span.mul_f64(done)).div_duration_f64(total));
+        match &kept {
+            Some(opened) => {
+                opened.set_policy(policy)?;
+                workload::run(opened, tasks, &phase, &show)
+            }
+            None => workload::run(&Opened::new(device, policy, None)?, tasks, &phase, &show),
+        }
     };
     let fcfs = Any::Fcfs(Fcfs);
     let mut alone = Vec::new();

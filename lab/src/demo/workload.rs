@@ -1,11 +1,13 @@
 //! The service: three tasks of different priority that send requests to one device.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use xsched::node::{self, Link};
 use xsched::policies::Any;
-use xsched::{Runtime, XQueue, XQueueConfig};
+use xsched::{Device, Runtime, XQueue, XQueueConfig};
 use xsched_core::hint::{OutOfRange, Priority};
 use xsched_core::level::Level;
 use xsched_core::rng::SplitMix64;
@@ -14,7 +16,7 @@ use xsched_sim::outcome::TaskOutcome;
 
 use super::device::REQUEST;
 use super::spool::Spool;
-use crate::device::{BenchDevice, QueueParams};
+use crate::device::{BenchDevice, Described, QueueParams};
 use crate::error::CommandError;
 
 /// In-flight threshold and batch of every queue, as in the scenarios of `sim/scenarios`.
@@ -61,8 +63,6 @@ pub(crate) fn tasks(requests: u64) -> [Task; 3] {
 /// How the tasks are run.
 #[derive(Clone, Debug)]
 pub(crate) struct Phase<'a> {
-    /// Who decides.
-    pub(crate) policy: Any,
     /// The deepest hold.
     pub(crate) level: Level,
     /// No request is begun after this time, even if requests are missing.
@@ -73,26 +73,79 @@ pub(crate) struct Phase<'a> {
     pub(crate) record: Option<&'a Spool>,
 }
 
+/// A device with the runtime that schedules it in one or more phases.
+pub(crate) struct Opened<'a, B: BenchDevice> {
+    bench: &'a B,
+    runtime: Runtime,
+    device: Device<B::Backend>,
+    /// How long a request may take; no limit where other processes may hold the device.
+    request_max: Option<Duration>,
+}
+
+impl<'a, B: BenchDevice> Opened<'a, B> {
+    /// Opens the device, which the scheduler of the node holds for other processes if there is a
+    /// connection with it.
+    pub(crate) fn new(
+        bench: &'a B,
+        policy: &Any,
+        link: Option<&Arc<Link>>,
+    ) -> Result<Self, CommandError> {
+        let runtime = Runtime::new(policy.clone()).map_err(CommandError::device)?;
+        let backend = bench.device().map_err(CommandError::device)?;
+        let device = match link {
+            Some(link) => node::add(&runtime, link, backend, &name_on_node(&bench.describe())),
+            None => runtime.device(backend),
+        };
+        let device = device.map_err(CommandError::device)?;
+        let request_max = link.is_none().then_some(PATIENCE);
+        Ok(Self { bench, runtime, device, request_max })
+    }
+
+    /// Puts another policy in charge.
+    pub(crate) fn set_policy(&self, policy: &Any) -> Result<(), CommandError> {
+        self.runtime.set_policy(policy.clone()).map_err(CommandError::device)
+    }
+
+    /// Opens a queue for each of `configs`, with a gate for each command where it has gates.
+    fn queues(
+        &self,
+        configs: Vec<XQueueConfig>,
+        level: Level,
+    ) -> Result<Vec<XQueue<B::Command>>, CommandError> {
+        let params = QueueParams::at(level);
+        let open = |config| {
+            let opened = self.device.queue(config, self.bench.config(params));
+            opened.map_err(CommandError::device)
+        };
+        configs.into_iter().map(open).collect()
+    }
+}
+
+/// Name by which the scheduler of the node knows a device, as the C library gives it.
+pub(crate) fn name_on_node(device: &Described) -> String {
+    if device.pci.is_empty() { device.hal.to_owned() } else { device.pci.clone() }
+}
+
 /// Runs the tasks beside each other until each has made its requests; those that have go on until
 /// the last has. `progress` gets the share that is done, 0 to 1, from any thread.
 pub(crate) fn run<B: BenchDevice>(
-    device: &B,
+    opened: &Opened<'_, B>,
     tasks: &[Task],
     phase: &Phase<'_>,
     progress: &(dyn Fn(f64) + Sync),
 ) -> Result<Vec<TaskOutcome>, CommandError> {
-    let runtime = Runtime::new(phase.policy.clone()).map_err(CommandError::device)?;
-    let recording =
-        phase.record.map(|spool| Ok::<_, CommandError>((spool, spool.begin(&runtime)?)));
+    let runtime = &opened.runtime;
+    let recording = phase.record.map(|spool| Ok::<_, CommandError>((spool, spool.begin(runtime)?)));
     let recording = recording.transpose()?;
     let configs: Result<Vec<_>, OutOfRange> =
         tasks.iter().map(|task| queue_config(task, phase.level)).collect();
-    let queues = open(device, &runtime, configs.map_err(CommandError::device)?, phase.level)?;
-    let kernel = device.command(REQUEST.kernel_ns, 1).map_err(CommandError::device)?;
+    let queues = opened.queues(configs.map_err(CommandError::device)?, phase.level)?;
+    let kernel = opened.bench.command(REQUEST.kernel_ns, 1).map_err(CommandError::device)?;
     let pace = Pace::new(tasks, phase.limit, progress);
     let results: Vec<_> = thread::scope(|scope| {
         let clients = tasks.iter().zip(queues).enumerate().map(|(place, (task, queue))| {
-            let client = Client { place, task, queue, pace: &pace };
+            let request_max = opened.request_max;
+            let client = Client { place, task, queue, request_max, pace: &pace };
             let random = SplitMix64::new(phase.seed.wrapping_add(place as u64));
             let kernel = &kernel;
             scope.spawn(move || client.run(kernel, random))
@@ -115,21 +168,6 @@ pub(crate) fn run<B: BenchDevice>(
         })
     };
     tasks.iter().zip(results).map(outcome).collect()
-}
-
-/// Adds the device to a runtime, and opens a queue on it for each of `configs`, with a gate for
-/// each command where it has gates.
-fn open<B: BenchDevice>(
-    bench: &B,
-    runtime: &Runtime,
-    configs: Vec<XQueueConfig>,
-    level: Level,
-) -> Result<Vec<XQueue<B::Command>>, CommandError> {
-    let device = bench.device().map_err(CommandError::device)?;
-    let device = runtime.device(device).map_err(CommandError::device)?;
-    let params = QueueParams::at(level);
-    let open = |config| device.queue(config, bench.config(params)).map_err(CommandError::device);
-    configs.into_iter().map(open).collect()
 }
 
 fn queue_config(task: &Task, level: Level) -> Result<XQueueConfig, OutOfRange> {
@@ -217,6 +255,8 @@ struct Client<'a, K> {
     place: usize,
     task: &'a Task,
     queue: XQueue<K>,
+    /// See [`Opened::request_max`].
+    request_max: Option<Duration>,
     pace: &'a Pace<'a>,
 }
 
@@ -247,8 +287,12 @@ impl<K: Clone> Client<'_, K> {
             last = Some(ticket.map_err(|_| CommandError::device("the device was lost"))?);
         }
         // Kernels of a queue complete in order.
-        let wait = |last| self.queue.wait_timeout(last, PATIENCE).map_err(CommandError::device);
-        last.map_or(Ok(()), wait)
+        let Some(last) = last else { return Ok(()) };
+        let waited = match self.request_max {
+            Some(limit) => self.queue.wait_timeout(last, limit),
+            None => self.queue.wait(last),
+        };
+        waited.map_err(CommandError::device)
     }
 
     fn pause(&self, random: &mut SplitMix64) {

@@ -6,7 +6,7 @@ use std::path::Path;
 use crate::demo::device::Request;
 use crate::demo::judge::{Criterion, Modes, Verdict, latency, ratio};
 use crate::demo::quiet::Quiet;
-use crate::demo::workload::Task;
+use crate::demo::workload::{Task, name_on_node};
 use crate::device::Described;
 use crate::device::hal::{Choice, SpinHal};
 use crate::error::UNUSABLE;
@@ -14,6 +14,7 @@ use crate::stats::FASTER_THAN_ALONE;
 use clap::ValueEnum;
 use serde::Serialize;
 use xsched::RecordStats;
+use xsched::node::SocketPath;
 use xsched_console::machine::Machine;
 use xsched_console::table::{count, number, percent, table};
 use xsched_sim::report::{LatencyFigures, RunFigures};
@@ -37,6 +38,8 @@ pub(super) struct Document {
     pub(super) simulated: Option<Modes>,
     /// How often other programs used the processors meanwhile.
     pub(super) quiet: Quiet,
+    /// Whether the scheduler of the node may have held the device for other processes meanwhile.
+    pub(super) may_share: bool,
     /// What was asked of the live figures.
     pub(super) criteria: Vec<Criterion>,
 }
@@ -74,6 +77,20 @@ pub(super) fn chosen<D>(device: &str, choice: &Choice<SpinHal, D>, is_asked_for:
         let _ = writeln!(text, "{}: {}", hal.name(), why.trim_start_matches(UNUSABLE));
     }
     text
+}
+
+/// Whether the scheduler of the node holds the device, which the environment asks it for.
+pub(super) fn node(is_connected: bool, device: &Described) -> String {
+    let (at, name) = (SocketPath::from_env(), name_on_node(device));
+    if is_connected {
+        let at = at.found();
+        let at = at.display();
+        return format!("scheduled with other processes on `{name}` by xschedd at {at}\n");
+    }
+    format!(
+        "no xschedd answers at {at}: this process is scheduled by itself until one does, then as \
+         one on `{name}`\n"
+    )
 }
 
 /// Everything below the progress bar.
@@ -115,7 +132,7 @@ pub(super) fn report(document: &Document, tasks: &[Task], svg: Option<&Path>) ->
     for criterion in criteria {
         let _ = writeln!(text, "{}", line(criterion));
     }
-    text += &verdict(criteria, *quiet);
+    text += &verdict(criteria, *quiet, document.may_share);
     if let Some(svg) = svg {
         let _ = writeln!(text, "latency distributions: {}", svg.display());
     }
@@ -123,9 +140,10 @@ pub(super) fn report(document: &Document, tasks: &[Task], svg: Option<&Path>) ->
 }
 
 /// What all criteria say together.
-fn verdict(criteria: &[Criterion], quiet: Quiet) -> String {
+fn verdict(criteria: &[Criterion], quiet: Quiet, may_share: bool) -> String {
     let has = |verdict| criteria.iter().any(|criterion| criterion.verdict == verdict);
     let Quiet { looks, disturbed } = quiet;
+    let shares = if may_share { "; xschedd may have held it for other processes" } else { "" };
     let noise = match quiet.is_quiet() {
         true => String::new(),
         false if looks == 0 => "; the system does not say what other programs did".to_owned(),
@@ -139,7 +157,7 @@ fn verdict(criteria: &[Criterion], quiet: Quiet) -> String {
         (_, true) => "inconclusive: run it again on a quiet machine, with 1000 requests or more",
         _ => "passed: the priority took effect",
     };
-    format!("\n{words}{noise}\n")
+    format!("\n{words}{shares}{noise}\n")
 }
 
 /// What was recorded, and what for.
@@ -297,6 +315,7 @@ mod tests {
             level: 3,
             criteria: judge(&live, &tasks, (request, Level::Interrupt), true),
             quiet: Quiet { looks: 180, disturbed: 0 },
+            may_share: false,
             live,
             simulated: Some(modes(100, 210, 100)),
         };
@@ -355,7 +374,7 @@ mod tests {
         );
         assert!(line(&criteria[4]).starts_with("FAIL high: requests"));
         let quiet = Quiet { looks: 180, disturbed: 0 };
-        assert!(verdict(&criteria, quiet).starts_with("\nfailed: "));
+        assert!(verdict(&criteria, quiet, false).starts_with("\nfailed: "));
     }
 
     #[test]
@@ -368,7 +387,7 @@ mod tests {
             "INCONCLUSIVE high: P50 scheduled / P50 alone: 0.54, at most 1.15; faster than alone, \
              so the run alone was disturbed; measure again"
         );
-        let text = verdict(&criteria, Quiet { looks: 180, disturbed: 0 });
+        let text = verdict(&criteria, Quiet { looks: 180, disturbed: 0 }, false);
         assert!(text.starts_with("\ninconclusive: "), "{text}");
     }
 
@@ -379,8 +398,9 @@ mod tests {
         let criteria = judge(&live, &tasks(10), (request, Level::Interrupt), false);
         let expected = "INCONCLUSIVE high: P50 scheduled / P50 alone: 1.20, at most 1.15";
         assert_eq!(line(&criteria[1]), expected);
-        let text = verdict(&criteria, Quiet { looks: 180, disturbed: 60 });
+        let text = verdict(&criteria, Quiet { looks: 180, disturbed: 60 }, true);
         assert!(text.starts_with("\ninconclusive: "), "{text}");
         assert!(text.contains("other programs used processors at 60 of 180 looks"), "{text}");
+        assert!(text.contains("xschedd may have held it"), "{text}");
     }
 }
