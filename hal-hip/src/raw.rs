@@ -145,7 +145,7 @@ macro_rules! table {
     ) => {
         /// HIP's functions that are used, by their own names.
         #[derive(Clone, Copy, Debug)]
-        #[allow(missing_docs, reason = "HIP documents its functions")]
+        #[expect(missing_docs, reason = "HIP documents its functions")]
         pub struct Table {
             $(pub $name: unsafe extern "C" fn($($arg: $type),*) -> Code,)+
             $(pub $maybe: Option<unsafe extern "C" fn($($maybe_arg: $maybe_type),*) -> Code>,)+

@@ -23,6 +23,8 @@ const FILES: [&str; 2] = ["libc.so.6", "libdl.so.2"];
 /// it is not found there, the one is called that the linker has found.
 macro_rules! functions {
     ($($name:ident($($parameter:ident: $kind:ty),*) -> $answer:ty;)*) => {$(
+        /// # Safety
+        /// As of the C library's function of this name.
         unsafe fn $name($($parameter: $kind),*) -> $answer {
             type Function = unsafe extern "C" fn($($kind),*) -> $answer;
             static FOUND: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());

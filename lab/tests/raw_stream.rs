@@ -1,8 +1,8 @@
 //! A raw stream on a device in memory, whose clock is set by the test.
-#![allow(unsafe_code, reason = "drivers' handles")]
+#![expect(unsafe_code, reason = "drivers' handles")]
 
 #[path = "../../hal-stream/tests/mocked/mock.rs"]
-#[allow(dead_code, reason = "it has more than this test needs")]
+#[expect(dead_code, reason = "it has more than this test needs")]
 mod mock;
 
 use std::sync::Arc;

@@ -55,7 +55,7 @@ macro_rules! signatures {
 #[macro_export]
 macro_rules! hook {
     (launch [$($stream:ident)*] $index:literal $name:ident($($parameter:ident: $kind:ty),*)) => {
-        #[allow(non_snake_case, reason = "the driver's name")]
+        #[expect(non_snake_case, reason = "the driver's name")]
         mod $name {
             use super::*;
 
@@ -81,7 +81,7 @@ macro_rules! hook {
         }
     };
     (waits [$how:ident] $index:literal $name:ident($($parameter:ident: $kind:ty),*)) => {
-        #[allow(non_snake_case, reason = "the driver's name")]
+        #[expect(non_snake_case, reason = "the driver's name")]
         mod $name {
             use super::*;
 

@@ -19,7 +19,6 @@ macro_rules! stubs {
             // SAFETY: it takes the place of the driver's function of this name.
             #[unsafe(no_mangle)]
             #[unsafe(naked)]
-            #[allow(non_snake_case, reason = "the driver's name")]
             unsafe extern "C" fn $name() {
                 std::arch::naked_asm!(
                     "mov r11d, {index}",
