@@ -368,6 +368,67 @@ for default in (None, 0):
     assert answer.stderr.count("unless an interposer is preloaded") == 1
 
 
+@needs_cuda
+def test_a_block_ends_while_others_open_blocks(driver: Path) -> None:
+    program = """
+closing, opened, seen = threading.Event(), threading.Event(), []
+first, second = Stream(), Stream()
+
+def runs_at_the_end(hwq):
+    closing.set()
+    seen.append(opened.wait(10))
+
+def opens():
+    closing.wait()
+    enter()
+    with xsched.priority(second, 1):
+        opened.set()
+    # Of the stream whose queue is closing: it gets a new one.
+    with xsched.priority(first, 2) as other:
+        seen.append(other is not queue)
+
+thread = threading.Thread(target=opens)
+thread.start()
+with xsched.priority(first, 10) as queue:
+    queue.suspend()
+    queue.submit(runs_at_the_end)
+thread.join()
+assert seen == [True, True], seen
+"""
+    answer = python("-c", XSCHED + program, XSCHED_CUDA_LIB=str(driver))
+    assert answer.returncode == 0, answer
+
+
+@needs_cuda
+def test_a_function_opens_no_block_of_a_stream_whose_queue_closes(driver: Path) -> None:
+    program = """
+stream, seen = Stream(), []
+
+class Opens:
+    def __call__(self, hwq):
+        self.open()
+
+    def __del__(self):
+        self.open()
+
+    def open(self):
+        try:
+            with xsched.priority(stream, 1):
+                seen.append("opened")
+        except xsched.XSchedError as error:
+            seen.append(type(error).__name__)
+
+with xsched.priority(stream, 10) as queue:
+    queue.suspend()
+    queue.submit(Opens())
+assert seen == ["NotAllowedError"] * 2, seen
+with xsched.priority(stream, 10):
+    pass
+"""
+    answer = python("-c", XSCHED + program, XSCHED_CUDA_LIB=str(driver))
+    assert answer.returncode == 0, answer
+
+
 def test_pytorch_says_which_stream_is_the_current_one(monkeypatch: pytest.MonkeyPatch) -> None:
     entered = []
 

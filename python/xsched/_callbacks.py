@@ -9,6 +9,7 @@ from __future__ import annotations
 import atexit
 import operator
 import os
+import threading
 import weakref
 from typing import Callable, Optional
 
@@ -23,6 +24,14 @@ PATIENCE_MS = 5_000
 
 #: The functions that are still to run.
 callbacks = _native.Callbacks()
+
+#: How many functions of commands a thread is in.
+_inside = threading.local()
+
+
+def is_in_function() -> bool:
+    """Whether this thread runs a command's function, for which its queue may wait."""
+    return getattr(_inside, "depth", 0) > 0
 
 
 class Function:
@@ -59,6 +68,14 @@ def _result_of(answer: object) -> XResult:
 
 def _call(queue: int, number: int) -> int:
     """Runs the function with this number."""
+    _inside.depth = getattr(_inside, "depth", 0) + 1
+    try:
+        return _run(queue, number)
+    finally:
+        _inside.depth -= 1
+
+
+def _run(queue: int, number: int) -> int:
     function = callbacks.function(number)
     if function is None:
         return int(XResult.kXSchedErrorNotFound)

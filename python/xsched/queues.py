@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple, Type, Union
 
 from . import _streams, host
-from ._callbacks import Function, Launch, callbacks
+from ._callbacks import Function, Launch, callbacks, is_in_function
 from ._capi import XSched, create_command, forget_queue, preempt, priority_of
 from ._streams import Backend
 from ._types import (
@@ -482,11 +482,23 @@ class _Borrowed:
         self.before = before
         #: The blocks by their order, and what each asks for.
         self.wanted: List[Tuple[object, int]] = []
+        #: The thread that closes the queue, once no block is open.
+        self.closer: Optional[int] = None
+        #: Whether it has.
+        self.closed = threading.Event()
+
+    def wait_closed(self) -> None:
+        """Waits until the queue is closed. Raises NotAllowedError where that may wait for this thread."""
+        if self.closer == threading.get_ident() or is_in_function():
+            detail = "the stream's queue is closing, and waits for this thread; open the block later"
+            raise NotAllowedError("XQueueCreate", XResult.kXSchedErrorNotAllowed, detail)
+        self.closed.wait()
 
 
 #: The backend, and the address, or for what an interposer schedules the hardware queue.
 _Key = Tuple[Backend, int, HwQueueHandle]
 _borrowed: Dict[_Key, _Borrowed] = {}
+#: Not held while a queue closes: that waits for functions of the program, and lets go of them.
 _borrowing = threading.Lock()
 
 
@@ -523,26 +535,32 @@ def priority(
     docs/src/guides/python.md.
 
     Raises TypeError, ValueError for a default stream without the interposer, or what the library
-    answered.
+    answered; NotAllowedError in a command's function while the stream's queue closes.
     """
     if stream is None:
         stream = _streams.current()
     backend = backend or _streams.backend_of(stream)
-    token = object()
-    with _borrowing:
-        key, borrowed = _borrow(stream, backend, level, before)
-        try:
-            borrowed.queue.set_priority(value)
-        except BaseException:
-            _give_back(key, borrowed)
-            raise
-        borrowed.wanted.append((token, value))
+    value = _within("XHintPriority", value, PRIORITY_NO_EXECUTE, PRIORITY_MAX)
+    block = (object(), value)
+    while True:
+        with _borrowing:
+            key, borrowed = _borrow(stream, backend, level, before)
+            if borrowed.closer is None:
+                borrowed.wanted.append(block)
+                break
+        borrowed.wait_closed()
     try:
+        with _borrowing:
+            # A later block may have come in between, and counts.
+            if borrowed.wanted[-1] is block:
+                borrowed.queue.set_priority(value)
         yield borrowed.queue
     finally:
         with _borrowing:
-            borrowed.wanted = [block for block in borrowed.wanted if block[0] is not token]
+            borrowed.wanted.remove(block)
             _give_back(key, borrowed)
+        if borrowed.closer == threading.get_ident():
+            _close(key, borrowed)
 
 
 def _borrow(
@@ -565,12 +583,23 @@ def _borrow(
 
 
 def _give_back(key: _Key, borrowed: _Borrowed) -> None:
-    """Sets what the latest open block asks for, or ends it if none is open."""
+    """Sets what the latest open block asks for. If none is open, this thread is to close the queue, or
+    the queue stays as it was."""
     if borrowed.wanted:
         borrowed.queue.set_priority(borrowed.wanted[-1][1])
-        return
-    _borrowed.pop(key, None)
-    if borrowed.before is None:
-        borrowed.queue.close()
+    elif borrowed.before is None:
+        borrowed.closer = threading.get_ident()
     else:
+        _borrowed.pop(key, None)
         borrowed.queue.set_priority(borrowed.before)
+
+
+def _close(key: _Key, borrowed: _Borrowed) -> None:
+    """Closes the queue of a stream that is in no block any more."""
+    try:
+        borrowed.queue.close()
+    finally:
+        with _borrowing:
+            if _borrowed.get(key) is borrowed:
+                del _borrowed[key]
+        borrowed.closed.set()
