@@ -55,6 +55,28 @@ fn compile(options: &[&str], sources: &[&Path], to: &Path) {
     assert!(compile.status().expect("a C compiler").success());
 }
 
+#[test]
+fn a_program_for_musl_runs_unscheduled_and_that_is_said() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let at = |name: &str| folder.path().join(name);
+    // A loader of glibc's by the name of musl's: the program runs on this machine.
+    let own = std::fs::read(env!("CARGO_BIN_EXE_xsched")).expect("a program");
+    let begin = own.windows(5).position(|window| window == b"/lib6").expect("its loader");
+    let end = begin + own[begin..].iter().position(|byte| *byte == 0).expect("an end");
+    let glibc = text(&own[begin..end]);
+    std::os::unix::fs::symlink(glibc, at("ld-musl-x86_64.so.1")).expect("a link");
+    let code = "#include <stdio.h>\n#include <stdlib.h>\nint main(void) {\
+                puts(getenv(\"LD_PRELOAD\") ? \"preloaded\" : \"as it is\"); return 3; }";
+    std::fs::write(at("p.c"), code).expect("a file");
+    let loader = format!("-Wl,--dynamic-linker={}", at("ld-musl-x86_64.so.1").display());
+    compile(&[&loader], &[&at("p.c")], &at("p"));
+    let output = run(&["--", at("p").to_str().expect("text")]);
+    assert_eq!((output.status.code(), text(&output.stdout)), (Some(3), "as it is\n".to_owned()));
+    let said = text(&output.stderr);
+    assert!(said.contains("has musl's loader") && said.contains("runs unscheduled"), "{said}");
+    assert_eq!(said.lines().count(), 1, "{said}");
+}
+
 /// The emulated driver, and a program that launches once.
 fn program_on_the_emulated_driver(folder: &Path) -> (PathBuf, PathBuf) {
     let driver = xsched_cuda_emulated::place(folder).expect("the emulated driver");

@@ -66,6 +66,12 @@ impl Launch {
         &self.variables
     }
 
+    /// Leaves the variables out: the program gets this process's environment.
+    #[must_use]
+    pub fn unscheduled(self) -> Self {
+        Self { variables: Vec::new(), ..self }
+    }
+
     /// The program as a command, to be started beside this process.
     #[must_use]
     pub fn command(&self) -> Command {

@@ -40,6 +40,16 @@ impl Elf {
         }
     }
 
+    /// The loader that a file asks for, without a look at the rest of it.
+    pub(super) fn interpreter_of(path: &Path) -> Option<String> {
+        let file = ReadCache::new(File::open(path).ok()?);
+        match FileKind::parse(&file).ok()? {
+            FileKind::Elf64 => interpreter::<FileHeader64<Endianness>>(&file),
+            FileKind::Elf32 => interpreter::<FileHeader32<Endianness>>(&file),
+            _ => None,
+        }
+    }
+
     /// Whether it exports a function.
     pub(super) fn exports(&self, name: &str) -> bool {
         self.functions.binary_search_by(|known| known.as_str().cmp(name)).is_ok()
@@ -52,11 +62,9 @@ impl Elf {
             x86_64: header.e_machine(endian) == EM_X86_64 && header.is_type_64(),
             ..Self::default()
         };
+        read.interpreter = interpreter::<H>(file);
         for segment in header.program_headers(endian, file).ok()? {
             read.dynamic |= segment.p_type(endian) == PT_DYNAMIC;
-            if let Ok(Some(interpreter)) = segment.interpreter(endian, file) {
-                read.interpreter = Some(text(interpreter));
-            }
         }
         // A file may have none, and still run.
         let Ok(sections) = header.sections(endian, file) else { return Some(read) };
@@ -71,6 +79,13 @@ impl Elf {
         read.functions = functions(&sections, endian, file).unwrap_or_default();
         Some(read)
     }
+}
+
+fn interpreter<H: FileHeader<Endian = Endianness>>(file: Data<'_>) -> Option<String> {
+    let header = H::parse(file).ok()?;
+    let endian = header.endian().ok()?;
+    let mut segments = header.program_headers(endian, file).ok()?.iter();
+    segments.find_map(|segment| segment.interpreter(endian, file).ok().flatten()).map(text)
 }
 
 /// The functions that a file exports, sorted.

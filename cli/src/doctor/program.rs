@@ -24,6 +24,10 @@ const FIRST_LINE_MAX: u64 = 256;
 const ELSEWHERE: [&str; 8] =
     ["docker", "podman", "nerdctl", "kubectl", "apptainer", "singularity", "ssh", "srun"];
 
+/// What is wrong with programs for musl, and what to do.
+const MUSL: (&str, &str) =
+    ("has musl's loader, and the interposer needs glibc", "use a program for glibc");
+
 /// A program's file, as far as it matters to what is preloaded.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub(super) struct Program {
@@ -69,6 +73,19 @@ impl Program {
         let what = format!("{} is a script of a script of a script", name.to_string_lossy());
         Err(Problem::new(what, "name the program that is meant"))
     }
+}
+
+/// Why the loader of a program would not start it with the interposers preloaded; `None` if it
+/// would, or the program is not found.
+pub(crate) fn refusing_loader(name: &OsStr) -> Option<String> {
+    let file = Program::default().follow(name).ok()?;
+    let loader = Elf::interpreter_of(&file).filter(|loader| is_of_musl(loader))?;
+    let (what, action) = MUSL;
+    Some(format!("{} {what} ({loader}); {action}", file.display()))
+}
+
+fn is_of_musl(loader: &str) -> bool {
+    loader.contains("musl")
 }
 
 /// The file of a name: as it is if it has a slash, else in the folders of `PATH`.
@@ -138,9 +155,7 @@ fn reasons(file: &Path, linked: &mut Vec<String>) -> Vec<Problem> {
             "is linked statically, and loads nothing that is preloaded",
             "link it dynamically with libc (Go: `CGO_ENABLED=1`, and no `-static`)",
         ),
-        Some(loader) if loader.contains("musl") => {
-            add("has musl's loader, and the interposer needs glibc", "use a program for glibc");
-        }
+        Some(loader) if is_of_musl(loader) => add(MUSL.0, MUSL.1),
         Some(_) => {}
     }
     if elf.needed.iter().any(|name| name == "libcuda.so") {
