@@ -33,6 +33,7 @@ mod graphs;
 mod handle;
 pub mod hint;
 mod hwqueue;
+mod interposer;
 mod lenient;
 mod lifecycle;
 mod log;

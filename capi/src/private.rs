@@ -13,13 +13,12 @@ pub use launches::{
 
 use std::ffi::{CStr, OsStr, c_char, c_int, c_void};
 use std::os::unix::ffi::OsStrExt;
+use std::sync::PoisonError;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Once, PoisonError};
 
 use xsched_core::hint::Priority as Rank;
 use xsched_core::level::Level;
 use xsched_hal_cuda::table::CuContext;
-use xsched_hal_hip::loaded;
 use xsched_policies::Any;
 
 use crate::bypassed;
@@ -28,6 +27,7 @@ use crate::contention::{self, Cause};
 use crate::env::AutoQueue;
 use crate::hint::XHintPriority;
 use crate::hwqueue::HwQueue;
+use crate::interposer::Interposer;
 use crate::lifecycle::{create, create_hwq, end_leaving, forget, leave};
 use crate::platform::Hardware;
 use crate::process::{Process, let_go_at_exit, process};
@@ -36,9 +36,6 @@ use crate::types::{
     HwCommandHandle, HwQueueHandle, LaunchCallback, PRIORITY_MAX, XQueueHandle, XResult,
 };
 use crate::xqueue::{XQueueSetLaunchConfig, out};
-
-/// Functions by which interposers are known.
-const INTERPOSERS: [&CStr; 2] = [c"xsched_shim_cuda", c"xsched_shim_hip"];
 
 /// `HostQueueCreate`.
 ///
@@ -222,30 +219,13 @@ pub unsafe extern "C" fn xsched_private_cuda_queue_create(
         // SAFETY: as the caller promises.
         let hwq = unsafe { out(hwq) }?;
         let process = process();
-        find_cuda_interposer();
         // An interposer tells of the ends of contexts.
-        let told = is_interposed(process);
+        let told = Interposer::Cuda.adopt(stream.expose_provenance(), 0);
         // SAFETY: as the caller promises.
         let make = || unsafe { process.cuda.queue(process.runtime()?, stream, told) };
         hwq.write(queue_of_stream(process, stream.addr(), make)?);
         Ok(())
     })
-}
-
-/// Lets CUDA's interposer, if one is preloaded, say where the driver is. Without that, a queue
-/// which is made before the first launch would take the interposer, which has the driver's name,
-/// for the driver.
-fn find_cuda_interposer() {
-    static LOOKED: Once = Once::new();
-    LOOKED.call_once(|| {
-        let Some(found) = loaded::symbol(c"xsched_shim_cuda_announce", std::ptr::null()) else {
-            return;
-        };
-        // SAFETY: only the interposer exports this name, with this signature.
-        let announce =
-            unsafe { std::mem::transmute::<*mut c_void, extern "C" fn()>(found.address) };
-        announce();
-    });
 }
 
 /// For interposers: has CUDA's driver be the library at this path. Success also if a driver was
@@ -383,9 +363,9 @@ pub unsafe extern "C" fn xsched_private_stream_queue_get(
     })
 }
 
-/// For interposers: makes an XQueue for a hardware queue as `XSCHED_AUTO_XQUEUE` and its companions
-/// say, or answers the one that it has. `xq` is 0 and the answer `kXSchedSuccess` if they say that
-/// there are to be none.
+/// For interposers: answers the XQueue that a hardware queue has, or makes one as
+/// `XSCHED_AUTO_XQUEUE` and its companions say. `xq` is 0 and the answer `kXSchedSuccess` if it has
+/// none and they say that there are to be none.
 ///
 /// # Safety
 /// `xq` is null or may be written to.
@@ -402,18 +382,17 @@ pub unsafe extern "C" fn xsched_private_auto_queue(
         let there = *process.hwq(hwq)?.xqueue();
         let handle = match (there, &process.env.auto) {
             // The program has made it, with hints of its own.
-            (Some(there), Some(_)) => there,
+            (Some(there), _) => there,
             (None, Some(auto)) => auto_queue(process, hwq, auto)?,
-            (_, None) => 0,
+            (None, None) => 0,
         };
         xq.write(handle);
         Ok(())
     })
 }
 
-/// For interposers: whether streams are to get XQueues, 1 or 0. If so, launches into streams with
-/// XQueues are handed over to those, and the warning that they are not is left out. The log gets a
-/// line at the first call.
+/// For interposers: whether streams are to get XQueues for which the program makes none, 1 or 0.
+/// The log gets a line at the first call.
 // SAFETY: no other library has a function of this name.
 #[unsafe(no_mangle)]
 pub extern "C" fn xsched_private_interposed() -> c_int {
@@ -425,7 +404,9 @@ pub extern "C" fn xsched_private_interposed() -> c_int {
             Some(AutoQueue { level, .. }) => {
                 tracing::info!("an interposer is active: streams get XQueues of level {level}");
             }
-            None => tracing::info!("an interposer is preloaded, and XSCHED_AUTO_XQUEUE is OFF"),
+            None => tracing::info!(
+                "an interposer is active: streams have the XQueues that the program makes"
+            ),
         }
     }
     c_int::from(auto.is_some())
@@ -562,7 +543,7 @@ fn queue_of_stream(
     }
     let hardware = make()?;
     let_go_at_exit();
-    if !is_interposed(process) && !process.said_so.swap(true, Ordering::Relaxed) {
+    if !Interposer::is_preloaded() && !process.said_so.swap(true, Ordering::Relaxed) {
         tracing::warn!(
             "an XQueue on a stream schedules what is submitted to it; what the program launches \
              into the stream itself runs past it unless an interposer is preloaded"
@@ -571,11 +552,10 @@ fn queue_of_stream(
     Ok(create_hwq(process, hardware)?.handle)
 }
 
-/// Returns whether an interposer hands launches over, or will once there is a first one.
+/// Returns whether an interposer hands all launches over, or will once there is a first one.
 fn is_interposed(process: &Process) -> bool {
-    let preloaded =
-        || INTERPOSERS.iter().any(|name| loaded::symbol(name, std::ptr::null()).is_some());
-    process.is_interposed.load(Ordering::Relaxed) || process.env.auto.is_some() && preloaded()
+    let is_told = process.is_interposed.load(Ordering::Relaxed);
+    is_told || process.env.auto.is_some() && Interposer::is_preloaded()
 }
 
 fn is_of(queue: &HwQueue, stream: usize) -> bool {

@@ -59,7 +59,9 @@ pub unsafe extern "C" fn XQueueCreate(
         let process = process();
         contention::require_scheduling(Cause::Choice);
         let lower = |refusal| process.leniency.take(About::Level, refusal, "the XQueue has that");
-        xq.write(create(process, hwq, level, flags, lower)?);
+        let made = create(process, hwq, level, flags, lower)?;
+        process.queue(made)?.hwq().hardware.tell_interposer(made);
+        xq.write(made);
         Ok(())
     })
 }

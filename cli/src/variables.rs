@@ -61,7 +61,7 @@ pub const VARIABLES: &[Variable] = &[
         "XSCHED_AUTO_XQUEUE",
         "ON, OFF",
         "OFF",
-        "For interposers: each stream gets an XQueue.",
+        "For interposers: each stream gets an XQueue; with OFF, XQueues are those that the program makes.",
         C_API,
     ),
     var(

@@ -16,6 +16,7 @@ use xsched_hal_stream::{HeldRing, StreamApi, StreamConfig, StreamDevice};
 
 use crate::backend::Lower;
 use crate::command::Does;
+use crate::interposer::Interposer;
 use crate::side::Side;
 
 /// A GPU, whose queues are each opened on one of its devices: the same GPU has one for each driver
@@ -61,6 +62,9 @@ pub(super) struct Asked<A: StreamApi> {
 
 /// A vendor whose streams are hardware queues.
 pub(super) trait Vendor: StreamApi {
+    /// Interposer of its programs.
+    const INTERPOSER: Interposer;
+
     /// A GPU of the vendor's, up to the highest level that there is.
     type Gpu: Backend<
             Submit: Lower<Payload: Send> + Send + 'static,
@@ -85,6 +89,8 @@ pub(super) trait Vendor: StreamApi {
 }
 
 impl Vendor for CudaApi {
+    const INTERPOSER: Interposer = Interposer::Cuda;
+
     type Gpu = Gpu<Self>;
     type Lv3 = ();
 
@@ -98,6 +104,8 @@ impl Vendor for CudaApi {
 }
 
 impl Vendor for HipApi {
+    const INTERPOSER: Interposer = Interposer::Hip;
+
     type Gpu = KfdDevice<Gpu<Self>>;
     type Lv3 = Arc<HipLv3>;
 

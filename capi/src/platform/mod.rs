@@ -19,7 +19,7 @@ pub(crate) use stream::{CudaDevices, HipDevices};
 use crate::command::{Command, Launch, call};
 use crate::refusal::{Answer, Refusal};
 use crate::side::Side;
-use crate::types::HwQueueHandle;
+use crate::types::{HwQueueHandle, XQueueHandle};
 
 /// A hardware queue of some platform.
 pub(crate) trait Hardware: Debug + Send + Sync {
@@ -41,6 +41,9 @@ pub(crate) trait Hardware: Debug + Send + Sync {
     fn how_held(&self, _: Level) -> Option<String> {
         None
     }
+
+    /// Tells the interposer, if one is preloaded, that the program has made this XQueue for it.
+    fn tell_interposer(&self, _xq: XQueueHandle) {}
 
     /// Returns whether the queue has the commands of the host device.
     fn is_host(&self) -> bool;

@@ -34,7 +34,7 @@ use crate::command::{Command, Does};
 use crate::contention;
 use crate::refusal::{Answer, Refusal};
 use crate::side::Side;
-use crate::types::HwQueueHandle;
+use crate::types::{HwQueueHandle, XQueueHandle};
 
 /// The default stream of HIP's device 0 is known by this number, which is no stream's address, and
 /// that of device 1 by the next.
@@ -486,6 +486,10 @@ impl<A: Vendor> Hardware for StreamHardware<A> {
             Level::Block => None,
             Level::Deactivate | Level::Interrupt => said(&self.gates),
         }
+    }
+
+    fn tell_interposer(&self, xq: XQueueHandle) {
+        A::INTERPOSER.adopt(self.address, xq);
     }
 
     fn is_host(&self) -> bool {

@@ -95,11 +95,12 @@ extern "C" fn xsched_shim_cuda() -> c_int {
     1
 }
 
-/// For `libpreempt.so`, which this tells where the driver is.
+/// For `libpreempt.so`, which this tells where the driver is: the program makes this XQueue for a
+/// stream, or if `xq` is 0 is about to. 1 if launches into the stream go through it then, or 0.
 // SAFETY: no other library has this name.
 #[unsafe(no_mangle)]
-extern "C" fn xsched_shim_cuda_announce() {
-    engine::announce();
+extern "C" fn xsched_shim_cuda_adopt(stream: Address, xq: u64) -> c_int {
+    c_int::from(engine::adopt(stream, xq))
 }
 
 /// For the package for Python: the hardware queue of a stream of the current context, or, for null,

@@ -1,5 +1,6 @@
 //! Whether this library schedules: from the first call of the driver on, if the environment asks
-//! for it, until `libpreempt.so` is found to be missing.
+//! for it, until `libpreempt.so` is found to be missing. Otherwise from the first XQueue on that
+//! the program makes for a stream, and then the streams that have such XQueues.
 //!
 //! A driver that is initialised does not work in the child of a fork, so launches there are not
 //! scheduled. One that was only asked something before the fork is initialised by the child, and
@@ -13,6 +14,7 @@ use crate::environment::variable;
 const VARIABLE: &str = "XSCHED_AUTO_XQUEUE";
 
 static ACTIVITY: AtomicU8 = AtomicU8::new(Activity::Off as u8);
+static WATCHES_FORKS: AtomicBool = AtomicBool::new(false);
 /// True if this process, or one that it was forked from, has initialised the driver.
 static IS_INITIALISED: AtomicBool = AtomicBool::new(false);
 
@@ -21,10 +23,12 @@ static IS_INITIALISED: AtomicBool = AtomicBool::new(false);
 pub(crate) enum Activity {
     /// Not asked for, or not possible.
     Off,
-    /// Asked for.
+    /// Asked for: each stream gets an XQueue.
     On,
     /// Off, in the child of a fork of a process that had initialised the driver.
     Child,
+    /// Those into streams for which the program makes XQueues itself.
+    OwnQueues,
 }
 
 /// Begins to schedule, if the environment asks for it. The driver is open, and initialised if any
@@ -34,10 +38,34 @@ pub(crate) fn start(is_initialised_by_any: bool) {
         initialised();
     }
     if variable(VARIABLE).is_some_and(|value| value.eq_ignore_ascii_case("on")) {
-        ACTIVITY.store(Activity::On as u8, Ordering::Release);
+        begin(Activity::On);
+    }
+}
+
+/// The program makes XQueues itself.
+pub(crate) fn start_own_queues() {
+    if now() == Activity::Off {
+        begin(Activity::OwnQueues);
+    }
+}
+
+/// Streams get no XQueues but those that the program makes: `libpreempt.so` says so.
+pub(crate) fn leave_own_queues() {
+    change(Activity::On, Activity::OwnQueues);
+}
+
+fn begin(activity: Activity) {
+    change(Activity::Off, activity);
+    if !WATCHES_FORKS.swap(true, Ordering::Relaxed) {
         // SAFETY: the handler stores and adds to numbers, which a child of a fork may do.
         unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
     }
+}
+
+/// Goes from one state to another. Another thread may have left the first.
+fn change(from: Activity, to: Activity) {
+    let (from, to) = (from as u8, to as u8);
+    let _ = ACTIVITY.compare_exchange(from, to, Ordering::AcqRel, Ordering::Relaxed);
 }
 
 /// The driver is initialised, or may be by a call that is made now.
@@ -46,7 +74,7 @@ pub(crate) fn initialised() {
 }
 
 extern "C" fn in_child() {
-    if IS_INITIALISED.load(Ordering::Acquire) && now() == Activity::On {
+    if IS_INITIALISED.load(Ordering::Acquire) && is_on() {
         ACTIVITY.store(Activity::Child as u8, Ordering::Relaxed);
     }
     direct::begin_generation();
@@ -62,6 +90,7 @@ pub(crate) fn now() -> Activity {
     match ACTIVITY.load(Ordering::Acquire) {
         1 => Activity::On,
         2 => Activity::Child,
+        3 => Activity::OwnQueues,
         _ => Activity::Off,
     }
 }
@@ -69,5 +98,10 @@ pub(crate) fn now() -> Activity {
 /// Whether this library schedules.
 #[must_use]
 pub fn is_on() -> bool {
+    matches!(now(), Activity::On | Activity::OwnQueues)
+}
+
+/// Whether streams get XQueues for which the program makes none.
+pub(crate) fn gives_queues() -> bool {
     now() == Activity::On
 }

@@ -9,9 +9,10 @@
 //! always the XQueue's turn. A launch into a stream that its thread knows is then [`direct`], and
 //! the XQueue does not learn of it.
 //!
-//! These launches bypass XQueues: all of them unless `XSCHED_AUTO_XQUEUE` is `ON`; those in the
-//! child of a fork, within another launch, into a stream that is being captured, of functions whose
-//! stream is not known; and what the library refuses.
+//! These launches bypass XQueues: unless `XSCHED_AUTO_XQUEUE` is `ON`, all but those into streams
+//! for which the program has made XQueues itself ([`adopt`]); those in the child of a fork, within
+//! another launch, into a stream that is being captured, of functions whose stream is not known;
+//! and what the library refuses.
 
 use std::cell::Cell;
 use std::ffi::{CStr, c_int};
@@ -98,11 +99,11 @@ impl Stream {
     }
 }
 
-/// The level that XQueues are to have at most; 0 if this library does not schedule.
+/// The level that XQueues are to have at most; 0 if this library gives streams none.
 #[must_use]
 pub fn level() -> i64 {
     let named = || variable(LEVEL)?.to_str()?.trim().parse().ok();
-    if is_on() { named().unwrap_or(1) } else { 0 }
+    if activity::gives_queues() { named().unwrap_or(1) } else { 0 }
 }
 
 /// While this lives, what this thread calls of the driver is not scheduled, and spoils no capture.
@@ -232,6 +233,9 @@ fn path(stream: Stream) -> LaunchPath {
     if is_direct() {
         return LaunchPath::Direct;
     }
+    if is_on() && streams::has_no_queue(stream) {
+        return LaunchPath::Bypass;
+    }
     attached(stream, AttachMode::IfNeeded).unwrap_or(LaunchPath::Bypass)
 }
 
@@ -312,19 +316,37 @@ fn reason(stream: Stream) -> Reason {
         _ if IS_INSIDE.try_with(Cell::get).unwrap_or(true) => Reason::Inside,
         _ if captures::are_any() && captures::asks_aside(stream.handle()) => Reason::Capture,
         _ if captures::are_any() => Reason::BesideCapture,
+        (Activity::OwnQueues, _) => Reason::Off,
         _ => Reason::Refused,
     }
 }
 
-/// Has `libpreempt.so` know of this interposer, as the first launch would.
-pub fn announce() {
-    let _ = Inside::enter().and_then(|_inside| preempt::open());
+/// The program makes an XQueue for a stream of its own, and what is launched there goes through
+/// that from now on, whatever the environment says. `xq` is 0 before there is one. False if this
+/// library does not see launches, or cannot use `libpreempt.so`.
+#[must_use]
+pub fn adopt(stream: Address, xq: u64) -> bool {
+    if driver::opened().is_none() {
+        return false;
+    }
+    activity::start_own_queues();
+    let Some(_inside) = Inside::enter().filter(|_| preempt::open().is_some()) else {
+        return false;
+    };
+    if xq != 0 {
+        streams::renew(stream, xq);
+    }
+    true
 }
 
 /// The hardware queue of a stream of the program's, or, for null, of the default stream: that of
-/// its next launch, made if there is none. 0 if that launch would bypass it.
+/// its next launch, made if there is none. 0 if that launch would bypass it, or if this library
+/// gives streams no XQueues.
 #[must_use]
 pub fn hardware_queue(handle: Address) -> u64 {
+    if !activity::gives_queues() {
+        return 0;
+    }
     let stream = Stream::of(handle, Stream::Legacy);
     let known = || streams::hardware_queue(key(stream)?);
     known().or_else(|| attached(stream, AttachMode::Now).and_then(|_| known())).unwrap_or_default()

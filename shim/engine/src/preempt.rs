@@ -177,7 +177,7 @@ impl Functions {
         };
         // SAFETY: it may be called at any time.
         if unsafe { (found.interposed)() } == 0 {
-            return None;
+            activity::leave_own_queues();
         }
         // SAFETY: the path ends with zero.
         if unsafe { (found.driver)(driver.as_ptr()) } != SUCCESS {

@@ -13,7 +13,7 @@ use hashbrown::HashMap;
 use crate::engine::{self, Inside, Stream};
 use crate::environment::variable;
 use crate::preempt::{Functions, SUCCESS};
-use crate::{Address, Code, captures, counts, direct, driver, preempt, waits};
+use crate::{Address, Code, activity, captures, counts, direct, driver, preempt, waits};
 
 /// What stands for a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -159,6 +159,12 @@ pub(crate) fn is_attached(stream: Stream) -> bool {
     !captures::are_any() && found(stream, false, |_| None).is_some()
 }
 
+/// Whether a stream is known to have no XQueue and to get none.
+pub(crate) fn has_no_queue(stream: Stream) -> bool {
+    let queues = engine::key(stream).and_then(find);
+    queues.is_some_and(|queues| queues.state == StreamState::Attached && queues.xq == 0)
+}
+
 /// The hardware queue of a stream that has an XQueue.
 pub(crate) fn hardware_queue(key: Key) -> Option<u64> {
     find(key).filter(|queues| queues.xq != 0).map(|queues| queues.hwq)
@@ -208,7 +214,8 @@ fn make(functions: &Functions, key: Key, stream: Stream, is_now: bool) -> Option
     let may_end = key.thread != 0 || matches!(stream, Stream::Own(_));
     let (state, borrowed) = (StreamState::Deferred, Borrowed::Nothing);
     let deferred = Queues { hwq: 0, xq: 0, state, borrowed, about };
-    if !is_now && may_end && insert_beside_one_like(key, deferred) {
+    let may_defer = !is_now && may_end && activity::gives_queues();
+    if may_defer && insert_beside_one_like(key, deferred) {
         return Some(deferred);
     }
     let made = Queues::open(functions, about, handle);
@@ -249,6 +256,25 @@ pub(crate) fn forget(xq: u64) {
     counts::end_stream(xq);
 }
 
+/// The program has made an XQueue for a stream: what else is known of the stream is forgotten.
+pub(crate) fn renew(stream: Address, xq: u64) {
+    // A thread may be about to keep what it has just seen.
+    let _making = MAKING.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut known = KNOWN.write().unwrap_or_else(PoisonError::into_inner);
+    let Some(known) = known.as_mut() else { return };
+    let key = Key { base: stream.addr(), thread: 0 };
+    if known.get(&key).is_some_and(|queues| queues.xq == xq) {
+        return;
+    }
+    if let Some(before) = known.remove(&key) {
+        if before.is_deferred() {
+            counts::not_later();
+        }
+        counts::end_stream(before.xq);
+        look_anew(known);
+    }
+}
+
 /// Ends the queues of the streams of which this says so, before the streams end.
 fn end(is_one: impl Fn(Key, &Queues) -> bool) {
     forget_streams(is_one, Queues::end);
@@ -284,10 +310,15 @@ impl Queues {
         }
     }
 
-    /// Makes them, and gives the XQueue its stream's priority, unless the environment says one.
+    /// Makes them, and gives the XQueue its stream's priority, unless the environment says one. If
+    /// streams get no XQueues here, it has those that the program has made, as they are, or none.
     fn open(functions: &Functions, about: About, stream: Address) -> Self {
         let borrowed = Borrowed::of(functions, stream);
         let mut made = Self { hwq: 0, xq: 0, state: StreamState::Attached, borrowed, about };
+        let gives_queues = activity::gives_queues();
+        if !gives_queues && borrowed != Borrowed::Both {
+            return Self { borrowed: Borrowed::Nothing, ..made };
+        }
         // SAFETY: the places may be written to. The stream is alive, as the program promises, and
         // its queues end before it does.
         let code = unsafe {
@@ -300,7 +331,7 @@ impl Queues {
             functions.complain_of_last();
             counts::stream(0, || Some((UNSCHEDULED, functions.last_error())));
         } else if made.xq != 0 {
-            if variable("XSCHED_AUTO_XQUEUE_PRIORITY").is_none() {
+            if gives_queues && variable("XSCHED_AUTO_XQUEUE_PRIORITY").is_none() {
                 // SAFETY: any handle and number may be given.
                 unsafe { (functions.priority)(made.xq, made.about.priority.saturating_neg()) };
             }

@@ -89,6 +89,14 @@ extern "C" fn xsched_shim_hip() -> *const c_char {
     PATH.get_or_init(path).as_ref().map_or(ptr::null(), |path| path.as_ptr())
 }
 
+/// For `libpreempt.so`: the program makes this XQueue for a stream, or if `xq` is 0 is about to. 1
+/// if launches into the stream go through it then, or 0.
+// SAFETY: no other library has this name.
+#[unsafe(no_mangle)]
+extern "C" fn xsched_shim_hip_adopt(stream: Address, xq: u64) -> c_int {
+    c_int::from(engine::adopt(stream, xq))
+}
+
 /// For the package for Python: the hardware queue of a stream, or, for null, of the default stream
 /// of the thread's device, with an XQueue that the stream's launches go through. 0 if they go past.
 // SAFETY: no other library has this name.

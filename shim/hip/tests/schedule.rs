@@ -303,10 +303,12 @@ fn processes_that_were_forked_before_the_first_call_have_queues_of_their_own() {
 
 #[test]
 fn a_program_s_own_xqueue_is_used() {
-    let counts = counts("own_queue", &mut scheduled("own_queue"));
-    assert_eq!(counts["scheduled"]["hipLaunchKernel"], json!(2));
-    // What its own command launches is not scheduled once more.
-    assert_eq!(counts["launches"]["hipLaunchKernel"], json!(3));
+    for auto in ["ON", "OFF"] {
+        let counts = counts("own_queue", scheduled("own_queue").env("XSCHED_AUTO_XQUEUE", auto));
+        assert_eq!(counts["scheduled"]["hipLaunchKernel"], json!(2), "{auto}");
+        // What its own command launches is not scheduled once more.
+        assert_eq!(counts["launches"]["hipLaunchKernel"], json!(3), "{auto}");
+    }
 }
 
 #[test]

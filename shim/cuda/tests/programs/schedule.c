@@ -315,6 +315,64 @@ static void *launches(void *context) {
   return NULL;
 }
 
+// Launches into streams of which one has an XQueue of the program's own now and then, whatever the
+// environment says of the others.
+static void own_queue(void) {
+  void *library = dlopen(getenv("PREEMPT"), RTLD_NOW);
+  CHECK(library != NULL);
+  int (*make_hardware)(uint64_t *, handle), (*make)(uint64_t *, uint64_t, int64_t, int64_t);
+  int (*suspend)(uint64_t, int64_t), (*resume)(uint64_t, int64_t), (*end)(uint64_t);
+  int (*end_hardware)(uint64_t), (*submitted)(uint64_t, int64_t *);
+  *(void **)&make_hardware = dlsym(library, "xsched_private_cuda_queue_create");
+  *(void **)&make = dlsym(library, "XQueueCreate");
+  *(void **)&suspend = dlsym(library, "XQueueSuspend");
+  *(void **)&resume = dlsym(library, "XQueueResume");
+  *(void **)&submitted = dlsym(library, "XQueueProfileHwCommandCount");
+  *(void **)&end = dlsym(library, "XQueueDestroy");
+  *(void **)&end_hardware = dlsym(library, "HwQueueDestroy");
+  int (*query)(handle) = find("cuStreamQuery");
+  int is_off = !getenv("XSCHED_AUTO_XQUEUE") || strcmp(getenv("XSCHED_AUTO_XQUEUE"), "ON");
+  handle other;
+  OK(stream_create(&held_stream, 1));
+  OK(stream_create(&other, 1));
+  held_words = words();
+  pointer beside = words();
+  uint64_t hwq = 0, xq = 0;
+  int64_t count = -1;
+  if (is_off) OK(fill_with(held_stream, held_words, 1));
+  OK(make_hardware(&hwq, held_stream));
+  // Nothing has told streams from others, and this one has no XQueue yet.
+  if (is_off) OK(fill_with(held_stream, held_words, 1));
+  OK(make(&xq, hwq, 1, 0));
+  OK(fill_with(other, beside, 1));
+  OK(suspend(xq, 0));
+  pthread_t thread;
+  CHECK(pthread_create(&thread, NULL, launches, primary) == 0);
+  usleep(100 * 1000);
+  CHECK(!was_launched);
+  OK(fill_with(other, beside, 2));
+  OK(stream_synchronize(other));
+  OK(resume(xq, 0));
+  CHECK(pthread_join(thread, NULL) == 0);
+  OK(stream_synchronize(held_stream));
+  CHECK(was_launched && all_are(held_words, 2) && all_are(beside, 2));
+  OK(submitted(xq, &count));
+  CHECK(count == 1);
+  // The next one is known at once.
+  OK(end(xq));
+  OK(make(&xq, hwq, 1, 0));
+  OK(fill_with(held_stream, held_words, 3));
+  OK(stream_synchronize(held_stream));
+  OK(submitted(xq, &count));
+  CHECK(count == 1 && all_are(held_words, 3));
+  OK(end(xq));
+  OK(end_hardware(hwq));
+  OK(fill_with(held_stream, held_words, 4));
+  OK(fill_with(held_stream, held_words, 5));
+  OK(stream_synchronize(held_stream));
+  CHECK(query(held_stream) == 0 && all_are(held_words, 5));
+}
+
 static void held(void) {
   handle context;
   OK(((int (*)(handle *))find("cuCtxGetCurrent"))(&context));
@@ -332,6 +390,31 @@ static void held(void) {
   CHECK(pthread_join(thread, NULL) == 0);
   OK(stream_synchronize(held_stream));
   CHECK(was_launched && all_are(held_words, 2));
+}
+
+// The thread that has suspended a stream's XQueue launches into it, more than the XQueue has in
+// flight at a time. At level 2 that waits on the device, and at level 1 it runs.
+static void suspended(void) {
+  enum { MANY = 40 };
+  handle stream;
+  OK(stream_create(&stream, 1));
+  pointer at = words();
+  OK(fill_with(stream, at, 1));
+  OK(stream_synchronize(stream));
+  void *library;
+  uint64_t xq = queue_of(stream, &library);
+  int (*query)(handle) = find("cuStreamQuery");
+  int is_gated = !strcmp(getenv("XSCHED_AUTO_XQUEUE_LEVEL"), "2");
+  for (unsigned round = 1; round <= 3; round++) {
+    OK(((int (*)(uint64_t, int64_t))dlsym(library, "XQueueSuspend"))(xq, 0));
+    for (unsigned n = 1; n <= MANY; n++) OK(fill_with(stream, at, round * 100 + n));
+    usleep(50 * 1000);
+    CHECK(query(stream) == (is_gated ? 600 : 0));
+    OK(((int (*)(uint64_t, int64_t))dlsym(library, "XQueueResume"))(xq, 0));
+    OK(stream_synchronize(stream));
+    OK(((int (*)(uint64_t))dlsym(library, "XQueueWaitAll"))(xq));
+    CHECK(all_are(at, round * 100 + MANY));
+  }
 }
 
 // What was waited for is known to have run, unless the thread of the stream gets no processor.
@@ -570,7 +653,8 @@ int main(int count, char **words) {
                {"beside", beside},
                {"blocking", blocking}, {"joined", joined},
                {"short_lived", short_lived}, {"reset", reset}, {"threads", threads},
-               {"retained", retained}, {"copies", copies}, {"held", held}, {"waited", waited},
+               {"retained", retained}, {"own_queue", own_queue}, {"copies", copies}, {"held", held},
+               {"suspended", suspended}, {"waited", waited},
                {"calls", calls}, {"unasked", unasked}, {"alike", alike},
                {"beside_default", beside_default}, {"priorities", priorities},
                {"neighbours", neighbours}, {"waiters", waiters}, {"late", late},
