@@ -154,14 +154,21 @@ impl Queue {
         }
     }
 
-    /// Returns when this thread is to launch something by itself; `None` if it was dropped.
+    /// Returns when this thread is to launch something by itself; `None` if it was dropped. If the
+    /// thread has suspended the queue, that is now or never.
     pub(crate) fn begin_launch(
         &self,
         kind: u32,
         reach: Reach,
     ) -> Answer<Option<LaunchToken<Command>>> {
-        self.may_wait("it would wait for the launch")?;
-        self.xq.begin_launch(Command::of_caller(kind, reach)).map_err(|_| lost())
+        let command = Command::of_caller(kind, reach);
+        let waits = self.may_wait("it would wait for the launch");
+        if waits.is_err() && !is_inside_callback() && !self.hwq.hardware.is_host() {
+            let begun = self.xq.begin_launch_behind_hold(command);
+            return begun.or_else(|_| waits.map(|()| None));
+        }
+        waits?;
+        self.xq.begin_launch(command).map_err(|_| lost())
     }
 
     fn submit_command(&self, command: Command) -> Answer<u64> {

@@ -184,6 +184,11 @@ pub unsafe extern "C" fn XQueueQuery(xq: XQueueHandle, state: *mut XQueueState) 
 /// Holds an XQueue until `XQueueResume`, whatever the scheduler says. `flags` are those of
 /// `XQueueSuspendFlag`; others are ignored, under `XSCHED_STRICT` refused. If it is held already,
 /// nothing is waited for before.
+///
+/// What this thread launches into the stream itself, where an interposer is preloaded, does not
+/// wait: it would wait for this thread. At level 2 and 3 it runs after `XQueueResume`, behind a
+/// closed gate; at level 1, or if the XQueue has commands that wait, at once. What other threads
+/// launch waits.
 // SAFETY: the name is the C API's.
 #[unsafe(no_mangle)]
 pub extern "C" fn XQueueSuspend(xq: XQueueHandle, flags: i64) -> XResult {

@@ -92,6 +92,11 @@ XResult XQueueQuery(XQueueHandle xq, XQueueState *state);
  * Holds an XQueue until `XQueueResume`, whatever the scheduler says. `flags` are those of
  * `XQueueSuspendFlag`; others are ignored, under `XSCHED_STRICT` refused. If it is held already,
  * nothing is waited for before.
+ *
+ * What this thread launches into the stream itself, where an interposer is preloaded, does not
+ * wait: it would wait for this thread. At level 2 and 3 it runs after `XQueueResume`, behind a
+ * closed gate; at level 1, or if the XQueue has commands that wait, at once. What other threads
+ * launch waits.
  */
 XResult XQueueSuspend(XQueueHandle xq, int64_t flags);
 

@@ -189,6 +189,32 @@ fn interrupts() {
     }
 }
 
+/// A launch by the thread that has suspended the queue returns, and runs after the resume.
+fn launches_behind_a_hold() {
+    if !inside() {
+        return;
+    }
+    let (stream, xq) = queue();
+    let first = Run::new(stream, SHORT);
+    ok(XQueueSubmit(xq, first.command()));
+    ok(XQueueWaitAll(xq));
+    for level in [3, 2] {
+        ok(XQueueSetPreemptLevel(xq, level));
+        ok(XQueueSuspend(xq, 0));
+        let run = Run::new(stream, SHORT);
+        let token = begin_launch(xq).expect("at once");
+        // SAFETY: it is called with a run that lives for ever.
+        let code = unsafe { launch(0, ptr::from_ref(run).cast_mut().cast()) };
+        ok(xsched_private_end_launch(token, code as i32));
+        pause();
+        assert_eq!(run.ended(), 0, "level {level}: it ran while suspended");
+        ok(XQueueResume(xq, 0));
+        ok(XQueueWaitAll(xq));
+        assert_eq!(run.ended(), 1);
+    }
+    ok(XQueueDestroy(xq));
+}
+
 /// The library that sees queues made, which Cargo puts where it puts the tests.
 fn watch() -> PathBuf {
     path().with_file_name("libxsched_kfd_watch.so")
@@ -224,6 +250,12 @@ fn a_running_command_is_interrupted_by_update_queue() {
 fn a_running_command_is_interrupted_by_debug_trap() {
     let name = "lv3::a_running_command_is_interrupted_by_debug_trap";
     let _ = with(name, "debug-trap", &[], interrupts);
+}
+
+#[test]
+fn a_launch_by_the_thread_that_suspended_the_queue_waits_on_the_device() {
+    let name = "lv3::a_launch_by_the_thread_that_suspended_the_queue_waits_on_the_device";
+    let _ = with(name, "debug-trap", &[], launches_behind_a_hold);
 }
 
 #[test]

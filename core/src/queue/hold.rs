@@ -36,6 +36,8 @@ pub(super) struct Hold {
     release_failures: u8,
     /// First command that the device has forgotten, under `Recovery::Replay`.
     pub(super) forgotten: Option<u64>,
+    /// Commands below this may be launched behind the user's hold.
+    behind: u64,
 }
 
 impl Hold {
@@ -132,7 +134,7 @@ impl<R: Store<CommandSlot>> Queue<R> {
         if self.hold.is_absent() {
             return HoldState::Running;
         }
-        self.hold.state(self.hold_target(), self.device_in_flight())
+        self.hold.state(self.hold_target(), self.needs_steps())
     }
 
     /// Holds the queue on behalf of the user until [`Queue::resume`], whatever the scheduler
@@ -145,12 +147,54 @@ impl<R: Store<CommandSlot>> Queue<R> {
         self.report_due = true;
     }
 
+    /// Lets a command be launched while the user holds the queue, once a closed gate or an
+    /// interrupt keeps it from running. False, and nothing changes, unless it is the next to be
+    /// launched, the hold is at Lv2 or above, the device [keeps](Recovery::Continue) what it holds,
+    /// and the window has room.
+    ///
+    /// For a thread that holds the queue, and would wait for itself. May be called before the
+    /// command is submitted. Poll for steps afterwards.
+    pub fn launch_behind_hold(&mut self, cmd: CmdId) -> bool {
+        let is_next = cmd.0 == self.cursor && !self.lost;
+        let may = is_next && self.has_room() && self.can_hold_behind();
+        if may {
+            self.hold.behind = cmd.count();
+        }
+        may
+    }
+
+    /// Returns whether the user's hold is one that keeps what is launched from running.
+    fn can_hold_behind(&self) -> bool {
+        let (gate, interrupt) = (self.caps.deactivate, self.caps.interrupt);
+        let forgets = [gate, interrupt].contains(&Some(Recovery::Replay));
+        let target = self.hold_target().filter(|_| self.hold.suspended.is_some() && !forgets);
+        target.is_some_and(|target| {
+            let interrupts = target.interrupt && !self.hold.no_interrupt;
+            if target.deactivate { !self.hold.no_deactivate } else { interrupts }
+        })
+    }
+
+    /// Returns whether the next command may be launched though the queue is held: the device is
+    /// where the hold wants it, and nothing starts.
+    pub(super) fn is_behind_hold(&self, target: Target) -> bool {
+        let hold = &self.hold;
+        let is_kept = (hold.deactivated || hold.interrupted) && hold.step.is_none();
+        let is_allowed = self.cursor < hold.behind && hold.suspended.is_some();
+        is_allowed && is_kept && hold.missing(target, true).is_none()
+    }
+
+    /// Returns whether something is on the device, or about to be while the queue is held.
+    fn needs_steps(&self) -> bool {
+        self.device_in_flight() || self.cursor < self.hold.behind
+    }
+
     /// Ends a user hold. With `drop_pending` the queue first drops every command that can still be
     /// kept from running, whether or not there is a hold. Poll for actions and reports afterwards.
     pub fn resume(&mut self, drop_pending: bool) {
         if drop_pending {
             self.drop_pending();
         }
+        self.hold.behind = 0;
         if self.hold.suspended.take().is_some() {
             self.report_due = true;
         }
@@ -196,7 +240,7 @@ impl<R: Store<CommandSlot>> Queue<R> {
         if self.hold.step.is_none() && (self.wish().is_some() || !self.hold.device_is_free()) {
             let free = Target { level: Level::Block, deactivate: false, interrupt: false };
             let target = self.hold_target().unwrap_or(free);
-            self.hold.step = self.hold.missing(target, self.device_in_flight());
+            self.hold.step = self.hold.missing(target, self.needs_steps());
             self.hold.step_taken = false;
         }
         let step = self.hold.step?;

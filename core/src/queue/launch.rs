@@ -17,7 +17,8 @@ const WORK_PER_FENCE_NS: u64 = STALL.as_ns() / 2;
 pub enum LaunchBlock {
     /// The device is lost. The queue never launches again.
     Lost,
-    /// The scheduler, the user or a scheduler above holds the queue.
+    /// The scheduler, the user or a scheduler above holds the queue, and the command may not be
+    /// launched [behind the hold](Queue::launch_behind_hold).
     Held,
     /// No hold is wanted any more, but the device is not yet where it was before.
     Resuming,
@@ -46,21 +47,26 @@ impl<R: Store<CommandSlot>> Queue<R> {
             return Err(LaunchBlock::Lost);
         }
         if !self.hold.is_absent() {
-            if self.hold_target().is_some() {
-                return Err(LaunchBlock::Held);
-            }
-            if !self.hold.device_is_free() {
-                return Err(LaunchBlock::Resuming);
+            match self.hold_target() {
+                Some(target) if self.is_behind_hold(target) => {}
+                Some(_) => return Err(LaunchBlock::Held),
+                None if !self.hold.device_is_free() => return Err(LaunchBlock::Resuming),
+                None => {}
             }
         }
         if self.cursor >= self.submitted {
             return Err(LaunchBlock::Empty);
         }
-        let has_room = self.cursor < self.room || self.window.is_widened();
-        if self.in_flight() >= u64::from(self.window.threshold()) || !has_room {
+        if !self.has_room() {
             return Err(LaunchBlock::WindowFull);
         }
         self.waiting.map_or(Ok(()), |event| Err(LaunchBlock::Waiting(event)))
+    }
+
+    /// Returns whether the window and the device have room for another command.
+    pub(super) fn has_room(&self) -> bool {
+        let has_device_room = self.cursor < self.room || self.window.is_widened();
+        self.in_flight() < u64::from(self.window.threshold()) && has_device_room
     }
 
     /// The device has room for so many more commands than were launched: see
@@ -166,7 +172,7 @@ impl<R: Store<CommandSlot>> Queue<R> {
 
     fn launch_at_cursor(&mut self, now: Instant) -> Action {
         let cmd = CmdId(self.cursor);
-        if self.retired == self.cursor && !self.is_unattended {
+        if self.retired == self.cursor && !self.is_unattended && self.hold.is_absent() {
             self.lone = Some((cmd, now));
         }
         if !self.device_in_flight() {

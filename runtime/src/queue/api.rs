@@ -43,6 +43,8 @@ pub(crate) trait Api<C>: Awaited + ScheduledQueue {
         command: C,
         line: Option<&mut Option<WaiterId>>,
     ) -> Result<Begun, SubmitError<C>>;
+    /// See [`XQueue::begin_launch_behind_hold`](super::XQueue::begin_launch_behind_hold).
+    fn begin_launch_behind_hold(&self, command: C) -> Result<Begun, SubmitError<C>>;
     /// Ends a launch that this thread has begun; `launched`: the device took the command.
     fn end_launch(&self, launched: bool);
     /// See [`XQueue::seal`](super::XQueue::seal).
@@ -372,6 +374,13 @@ where
         line: Option<&mut Option<WaiterId>>,
     ) -> Result<Begun, SubmitError<S::Payload>> {
         self.begin_on_this_thread(command, line)
+    }
+
+    fn begin_launch_behind_hold(
+        &self,
+        command: S::Payload,
+    ) -> Result<Begun, SubmitError<S::Payload>> {
+        self.begin_behind_hold(command)
     }
 
     fn end_launch(&self, launched: bool) {

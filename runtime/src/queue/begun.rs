@@ -136,6 +136,27 @@ impl<C> XQueue<C> {
             }
         }
     }
+
+    /// Takes a command as [`XQueue::begin_launch`] does, for the thread that has suspended the
+    /// queue: the launch goes behind a gate that is closed, or to hardware that is stopped, and
+    /// runs when the queue is resumed. It waits for the steps of the hold alone.
+    ///
+    /// `None` if the device refuses the command.
+    ///
+    /// # Errors
+    /// As [`XQueue::begin_launch`]. [`SubmitError::Full`] also if the queue is not suspended, is
+    /// held at level 1, or is not ready to launch the command next.
+    pub fn begin_launch_behind_hold(
+        &self,
+        command: C,
+    ) -> Result<Option<LaunchToken<C>>, SubmitError<C>> {
+        Ok(match self.api().begin_launch_behind_hold(command)? {
+            Begun::Over => None,
+            Begun::InHand(cmd) => {
+                Some(LaunchToken { queue: Some(self.clone()), cmd, not_send: PhantomData })
+            }
+        })
+    }
 }
 
 impl<S, R, P> SharedQueue<S, R, P>
@@ -183,6 +204,39 @@ where
             state = self.lock();
             if !is_its_turn && state.machine.retired() == retired {
                 Self::widen_window(&mut state, cmd);
+            }
+        }
+    }
+
+    /// Takes a command that the thread launches which holds the queue, and begins that.
+    pub(super) fn begin_behind_hold(
+        &self,
+        command: S::Payload,
+    ) -> Result<Begun, SubmitError<S::Payload>> {
+        let mut state = self.lock();
+        let next = CmdId(state.machine.submitted());
+        let may_launch = state.machine.launch_behind_hold(next);
+        drop(state);
+        if !may_launch {
+            return Err(SubmitError::Full(command));
+        }
+        let Taken { mut state, cmd, left: _left } = match self.take_place(None) {
+            Ok(taken) => taken,
+            Err(refused) => return Err(refused.of(command)),
+        };
+        *state.payload(cmd) = Some(command);
+        state.caller_launched.push_back(cmd);
+        self.finish_launched(state);
+        // The gate closes, unless it is.
+        self.finish_steps();
+        match self.begin_next(self.lock(), cmd) {
+            Ok(()) => Ok(Begun::InHand(cmd)),
+            Err(mut state) => {
+                state.machine.cancel(cmd);
+                let time = state.time;
+                state = self.launch(state, time);
+                self.leave_over(state, cmd);
+                Ok(Begun::Over)
             }
         }
     }

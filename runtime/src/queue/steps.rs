@@ -1,6 +1,8 @@
 //! The steps of holds.
 
 use std::sync::Arc;
+use std::thread;
+use std::time::Instant;
 
 use xsched_core::fault::Fault;
 use xsched_core::hal::{Retire, StepDone, Steps, Submit};
@@ -10,7 +12,9 @@ use xsched_core::queue::{Action, Signal};
 
 use super::lifecycle::StepState;
 use super::shared::{Guard, SharedQueue};
+use crate::backoff::delay_after;
 use crate::clock::now;
+use crate::completion::poll_delay;
 use crate::sync::atomic::Ordering;
 use crate::sync::lock;
 use crate::workers::Committer;
@@ -25,6 +29,17 @@ where
     pub(super) fn run_steps_and_commit(&self) {
         if let Some(committer) = self.run_steps() {
             committer.commit();
+        }
+    }
+
+    /// Carries out the steps that are due, and waits for one that takes its time, as long as the
+    /// scheduler may take to answer.
+    pub(super) fn finish_steps(&self) {
+        self.run_steps_and_commit();
+        let start = Instant::now();
+        while self.lock().step.on_device() && start.elapsed() < self.scheduler.lease {
+            poll_delay::exactly(|| thread::sleep(delay_after(start.elapsed())));
+            self.finish_later_step(None);
         }
     }
 

@@ -259,6 +259,19 @@ fn a_held_queue_holds_a_launch() {
 }
 
 #[test]
+fn launches_by_the_thread_that_suspended_their_stream_return() {
+    // At level 2 the first four are the XQueue's, and the others are behind the gate of the first.
+    for (level, tracked) in [("1", 1), ("2", 13)] {
+        let mut command = scheduled("suspended");
+        command.env("XSCHED_AUTO_XQUEUE_LEVEL", level).env("XSCHED_AUTO_XQUEUE_UNIT", "streams");
+        command.env("XSCHED_AUTO_XQUEUE_THRESHOLD", "4").env("XLOG_LEVEL", "ERRO");
+        let counts = counts("suspended", &mut command);
+        assert_eq!(counts["launches"]["cuLaunchKernel"], json!(121), "{level}");
+        assert_eq!(counts["scheduled"]["cuLaunchKernel"], json!(tracked), "{level}: {counts:#}");
+    }
+}
+
+#[test]
 fn why_streams_are_not_at_level_2_is_said_once() {
     let mut command = scheduled("short_lived");
     command.env("XSCHED_AUTO_XQUEUE_LEVEL", "2").env("XSCHED_AUTO_XQUEUE_UNIT", "streams");

@@ -314,6 +314,59 @@ fn a_user_hold_beats_orders_to_run() {
 }
 
 #[test]
+fn a_thread_that_holds_the_queue_launches_behind_the_hold() {
+    for (level, steps, ends) in [
+        (Level::Deactivate, &["deactivate"][..], &["reactivate"][..]),
+        (Level::Interrupt, &["deactivate", "interrupt"], &["restore", "reactivate"]),
+    ] {
+        let mut rig = Rig::new(16, window(4, 4), level);
+        rig.queue.suspend(Level::Interrupt);
+        assert_eq!((rig.act().as_str(), rig.state()), ("", HoldState::Held(level)));
+        assert!(rig.queue.launch_behind_hold(CmdId(0)));
+        rig.submit(1);
+        for step in steps {
+            assert_eq!(rig.queue.can_launch(), Err(LaunchBlock::Held), "{level}: it would run");
+            assert_eq!(rig.act(), *step);
+            rig.done();
+        }
+        assert_eq!(rig.act(), "0*");
+        assert_eq!(rig.state(), HoldState::Held(level));
+        rig.submit(1);
+        assert_eq!(rig.act(), "", "{level}: the next one was not let through");
+        rig.queue.resume(false);
+        for step in ends {
+            assert_eq!(rig.act(), *step);
+            rig.done();
+        }
+        assert_eq!((rig.act().as_str(), rig.state()), ("1", HoldState::Running));
+    }
+}
+
+#[test]
+fn what_a_hold_would_not_keep_from_running_is_not_launched_behind_it() {
+    let mut rig = busy(Level::Deactivate);
+    rig.hold(Level::Deactivate);
+    assert_eq!(rig.act(), "deactivate");
+    assert!(!rig.queue.launch_behind_hold(CmdId(4)), "no user holds it");
+    rig.queue.suspend(Level::Deactivate);
+    assert!(!rig.queue.launch_behind_hold(CmdId(4)), "the window is full");
+    rig.retire(0);
+    assert!(!rig.queue.launch_behind_hold(CmdId(5)), "another command is the next");
+    rig.answer(Err(Fault::NotSupported));
+    assert!(!rig.queue.launch_behind_hold(CmdId(4)), "there are no gates");
+    let mut rig = Rig::new(16, window(4, 4), Level::Block);
+    rig.queue.suspend(Level::Interrupt);
+    assert!(!rig.queue.launch_behind_hold(CmdId(0)), "level 1");
+    let mut rig = Rig::replaying(16, window(4, 4));
+    rig.queue.suspend(Level::Interrupt);
+    assert!(!rig.queue.launch_behind_hold(CmdId(0)), "the device forgets it");
+    let mut rig = Rig::new(16, window(4, 4), Level::Deactivate);
+    rig.queue.suspend(Level::Interrupt);
+    rig.signal(Signal::Lost);
+    assert!(!rig.queue.launch_behind_hold(CmdId(0)), "lost");
+}
+
+#[test]
 fn the_deeper_of_two_holds_counts_and_each_ends_by_itself() {
     let mut rig = busy(Level::Interrupt);
     rig.hold(Level::Deactivate);
