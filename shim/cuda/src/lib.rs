@@ -20,6 +20,7 @@
 #![expect(unsafe_code, reason = "it takes the place of C functions")]
 
 mod address;
+mod attached;
 mod graphs;
 mod lifetimes;
 mod primary;

@@ -9,10 +9,11 @@ use xsched_shim_engine::waits::{note_query, waiting};
 use xsched_shim_engine::{Address, Code, captures, engine, lifetimes, streams};
 
 use crate::vendor::{context_of_green, primary_context};
-use crate::{graphs, primary};
+use crate::{attached, graphs, primary};
 
 /// Ends a context by what `next` does.
 fn end(context: Address, next: impl FnOnce() -> Code) -> Code {
+    attached::forget(context);
     captures::end_context(context, || streams::end_context(context, next), || true)
 }
 
@@ -35,7 +36,11 @@ lifetimes! {
     };
     c"cuCtxDestroy": destroy_context_old(context: Address) => |next| end(context, next);
     c"cuCtxDestroy_v2": destroy_context(context: Address) => |next| end(context, next);
-    c"cuCtxDetach": detach(context: Address) => |next| streams::end_context(context, next);
+    c"cuCtxAttach": attach(context: *mut Address, flags: u32) => |next| {
+        // SAFETY: as the caller of the hook promises.
+        unsafe { attached::attach(context, next) }
+    };
+    c"cuCtxDetach": detach(context: Address) => |next| attached::detach(context, next, end);
     c"cuGreenCtxDestroy": destroy_green(context: Address) => |next| {
         end(context_of_green(context), next)
     };

@@ -36,6 +36,12 @@ fn own_contexts_may_end() {
 }
 
 #[test]
+fn a_context_ends_with_the_last_reference() {
+    check(&mut scheduled("attached"), "attached");
+    check(scheduled("attached").env("XSCHED_AUTO_XQUEUE_UNIT", "streams"), "attached");
+}
+
+#[test]
 fn a_stream_is_of_its_own_context_whichever_is_current() {
     let counts = all_is_scheduled("elsewhere");
     assert_eq!(counts["launches"]["cuMemsetD32Async"], json!(20));

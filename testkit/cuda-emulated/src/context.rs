@@ -20,7 +20,7 @@ pub(crate) struct Context {
     pub(crate) device: u32,
     pub(crate) is_primary: bool,
     pub(crate) flags: AtomicU32,
-    /// Number of references to a primary context.
+    /// Number of references to it; a primary one has none at first.
     retained: Mutex<u32>,
     engine: Mutex<Option<&'static Device>>,
 }
@@ -46,7 +46,7 @@ impl Context {
     pub(crate) fn new(device: u32, flags: u32) -> Self {
         let engine = Mutex::new(Some(start(device)));
         let flags = AtomicU32::new(flags);
-        Self { device, is_primary: false, flags, retained: Mutex::new(0), engine }
+        Self { device, is_primary: false, flags, retained: Mutex::new(1), engine }
     }
 
     pub(crate) fn primary_of(device: u32) -> Self {
@@ -68,7 +68,7 @@ impl Context {
         self.engine().is_ok()
     }
 
-    /// Another reference to a primary context.
+    /// Another reference, with which a primary context begins.
     pub(crate) fn retain(&self) {
         let mut retained = self.retained.lock().unwrap_or_else(PoisonError::into_inner);
         *retained += 1;

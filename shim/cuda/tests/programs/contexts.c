@@ -131,6 +131,30 @@ static void ends(void) {
   }
 }
 
+// A context ends with the last reference, and not before: its streams keep their XQueues.
+static void attached(void) {
+  int (*query)(uint64_t, int *), state;
+  handle again, function, own = create_by(2, 0, &function), stream;
+  int (*detach)(handle) = find("cuCtxDetach");
+  OK(stream_create(&stream, 1));
+  pointer at = words();
+  OK(put(function, stream, at, 1));
+  void *library;
+  uint64_t xq = queue_of(stream, &library);
+  *(void **)&query = dlsym(library, "XQueueQuery");
+  for (unsigned n = 2; n <= 4; n++) {
+    OK(((int (*)(handle *, unsigned))find("cuCtxAttach"))(&again, 0));
+    CHECK(again == own);
+    OK(detach(own));
+    OK(query(xq, &state));
+    OK(put(function, stream, at, n));
+    OK(stream_synchronize(stream));
+    CHECK(all_are(at, n));
+  }
+  OK(detach(own));
+  CHECK(query(xq, &state) == 3);
+}
+
 // What is put into a stream while another context is current.
 static void elsewhere(void) {
   handle function, own = create_by(2, 0, &function), stream;
@@ -469,6 +493,7 @@ static void forks(void) {
 int main(int count, char **words) {
   static const mode MODES[] = {
       {"versions", versions}, {"ends", ends},           {"elsewhere", elsewhere},
+      {"attached", attached},
       {"devices", devices},   {"compared", compared},   {"frees", frees},
       {"waits", waits},       {"ends_held", ends_held}, {"of_threads", of_threads},
       {"of_ending_threads", of_ending_threads}, {"frees_at_end", frees_at_end},

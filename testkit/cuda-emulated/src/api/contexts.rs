@@ -29,6 +29,16 @@ fn create(context: Out<usize>, flags: u32, device: c_int) -> Answer {
     context.set(handle)
 }
 
+/// Forgets a context that has ended.
+fn forget(context: usize) {
+    driver().objects.remove(context);
+    with_stack(|stack| {
+        if stack.last() == Some(&context) {
+            stack.pop();
+        }
+    });
+}
+
 fn synchronize(context: &Context) -> Answer {
     let engine = context.engine()?;
     engine.check()?;
@@ -73,12 +83,27 @@ exports! {
             return Err(INVALID_CONTEXT);
         }
         object.end();
-        driver().objects.remove(context);
-        with_stack(|stack| {
-            if stack.last() == Some(&context) {
-                stack.pop();
-            }
-        });
+        forget(context);
+        Ok(())
+    }
+
+    fn cuCtxAttach(context: Out<usize>, flags: u32) {
+        if context.is_null() || flags != 0 {
+            return Err(INVALID_VALUE);
+        }
+        current()?.retain();
+        context.set(current_handle())
+    }
+
+    fn cuCtxDetach(context: usize) {
+        let object = by_handle(context)?;
+        if object.is_primary || context != current_handle() {
+            return Err(INVALID_CONTEXT);
+        }
+        object.release()?;
+        if !object.is_active() {
+            forget(context);
+        }
         Ok(())
     }
 
