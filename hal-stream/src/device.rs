@@ -1,7 +1,7 @@
 //! The device.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use xsched_core::level::Level;
 use xsched_node::{PageSource, SharedPage};
@@ -94,10 +94,15 @@ impl<A: StreamApi> StreamDevice<A> {
     /// ```
     #[must_use]
     pub fn in_context(&self, api: A) -> Self {
+        self.gpu().in_context(api)
+    }
+
+    /// The GPU, which may be opened by other contexts after this one has ended.
+    #[must_use]
+    pub fn gpu(&self) -> StreamGpu {
         let Inner { gates, occupancy, config, source, .. } = &*self.inner;
         let (gates, occupancy) = (Arc::clone(gates), Arc::clone(occupancy));
-        let inner = Inner::new(api, gates, occupancy, *config, source.clone());
-        Self { inner: Arc::new(inner) }
+        StreamGpu { gates, occupancy, config: *config, source: source.clone() }
     }
 
     /// Says that one of its streams is about to wait for another one on the device, which it does
@@ -277,6 +282,24 @@ impl Gates {
     }
 }
 
+/// A GPU that was opened, without a driver context.
+#[derive(Clone, Debug)]
+pub struct StreamGpu {
+    gates: Arc<GateRegistry<Option<FlagWord>>>,
+    occupancy: Arc<Occupancy>,
+    config: StreamDeviceConfig,
+    source: Option<Arc<dyn PageSource>>,
+}
+
+impl StreamGpu {
+    /// Opens the GPU by a driver context: see [`StreamDevice::in_context`].
+    #[must_use]
+    pub fn in_context<A: StreamApi>(&self, api: A) -> StreamDevice<A> {
+        let Self { gates, occupancy, config, source } = self.clone();
+        StreamDevice { inner: Arc::new(Inner::new(api, gates, occupancy, config, source)) }
+    }
+}
+
 /// All gates of a device are forced open until this is dropped; it does not keep the device.
 #[derive(Debug)]
 pub struct AllOpen(Arc<GateRegistry<Option<FlagWord>>>);
@@ -374,14 +397,13 @@ impl<A: StreamApi> Inner<A> {
             return None;
         }
         let api = Arc::downgrade(&self.api);
-        let probed = Weak::clone(&api);
-        let ended = Arc::clone(&self.probe_ended);
+        let [ended, is_over] = [(); 2].map(|()| Arc::clone(&self.probe_ended));
         let probe = move || {
             // The end of the device waits for a call that is under way.
             let ended = ended.lock().unwrap_or_else(PoisonError::into_inner);
             !*ended && api.upgrade().is_some_and(|api| call_returns(&*api))
         };
-        let is_wanted = move || probed.strong_count() > 0;
+        let is_wanted = move || !*is_over.lock().unwrap_or_else(PoisonError::into_inner);
         let started = self.gates.probe(self.config.probe_every, is_wanted, probe);
         started.err().map(|error| NoGate::Failed(format!("no thread for its probe: {error}")))
     }

@@ -213,6 +213,7 @@ impl<A: StreamApi> Inner<A> {
 impl<A: StreamApi> Drop for Inner<A> {
     fn drop(&mut self) {
         *self.probe_ended.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        self.gates.end_unwanted_probes();
         let shared = std::mem::take(self.shared.get_mut().unwrap_or_else(PoisonError::into_inner));
         let entered = self.api.enter();
         if entered.is_ok() {

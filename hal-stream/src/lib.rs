@@ -75,7 +75,7 @@ pub use api::{About, FlagMemory, StreamApi, StreamKind};
 pub use clock::{ClockProbe, ClockRead, Stamps};
 pub use command::StreamCommand;
 pub use config::StreamDeviceConfig;
-pub use device::{AllOpen, Gates, StreamDevice};
+pub use device::{AllOpen, Gates, StreamDevice, StreamGpu};
 pub use error::{NoGate, StreamError};
 pub use graph::{GraphError, GraphNode, gates_in_graph, in_line, longest_path};
 pub use held_ring::HeldRing;

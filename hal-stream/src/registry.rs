@@ -324,7 +324,7 @@ impl<W: Word + Default + 'static> GateRegistry<W> {
         self.add(&member);
         let (weak, held) = (Arc::downgrade(self), Arc::clone(&self.held_signal));
         let run = move || {
-            while held.wait() && is_wanted() {
+            while held.wait(&is_wanted) {
                 thread::sleep(every);
                 let is_closed = |gates: Arc<Self>| gates.is_any_closed(&lock(&gates.members));
                 if weak.upgrade().is_some_and(is_closed) {
@@ -338,6 +338,11 @@ impl<W: Word + Default + 'static> GateRegistry<W> {
             }
         };
         thread::Builder::new().name("xsched-probe".to_owned()).spawn(run).map(drop)
+    }
+
+    /// Has the threads of probes end that are not wanted any more, and wait for a hold.
+    pub(crate) fn end_unwanted_probes(&self) {
+        self.held_signal.notify();
     }
 }
 
@@ -374,13 +379,20 @@ impl HeldSignal {
         self.changed.notify_all();
     }
 
-    /// Waits until a gate is closed. False if the registry has gone.
-    pub(crate) fn wait(&self) -> bool {
+    /// Has threads that wait look whether they are wanted.
+    fn notify(&self) {
+        // Who has looked just before waits by now.
+        drop(lock(&self.state));
+        self.changed.notify_all();
+    }
+
+    /// Waits until a gate is closed. False if the registry has gone, or the thread is not wanted.
+    pub(crate) fn wait(&self, is_wanted: impl Fn() -> bool) -> bool {
         let mut state = lock(&self.state);
-        while *state == SignalState::Open {
+        while *state == SignalState::Open && is_wanted() {
             state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
-        *state == SignalState::Held
+        *state == SignalState::Held && is_wanted()
     }
 }
 
@@ -415,6 +427,8 @@ impl LeaseWatch {
 
 #[cfg(all(test, not(loom)))]
 mod tests {
+    use std::sync::atomic::AtomicBool;
+
     use super::*;
     use crate::blocked::{COPY_MAX, STARVED_MAX};
     use crate::flags::FlagWord;
@@ -444,6 +458,19 @@ mod tests {
             assert!(start.elapsed() < Duration::from_secs(20), "{what}");
             thread::sleep(Duration::from_millis(1));
         }
+    }
+
+    #[test]
+    fn a_probe_that_is_not_wanted_any_more_ends_without_a_hold() {
+        let gates = Arc::new(GateRegistry::<Unshared>::new(BLOCKED_AFTER, Duration::MAX));
+        let (wanted, alive) = (Arc::new(AtomicBool::new(true)), Arc::new(()));
+        let (is_wanted, of_thread) = (Arc::clone(&wanted), Arc::clone(&alive));
+        let probe = move || Arc::strong_count(&of_thread) > 0;
+        let started = gates.probe(BLOCKED_AFTER, move || is_wanted.load(Ordering::Acquire), probe);
+        started.expect("a thread");
+        wanted.store(false, Ordering::Release);
+        gates.end_unwanted_probes();
+        until("it waits on", || Arc::strong_count(&alive) == 1);
     }
 
     #[test]
@@ -481,9 +508,9 @@ mod tests {
     /// A word that another process holds, with those of the whole process or alone.
     #[derive(Debug, Default)]
     struct InPage {
-        own: std::sync::atomic::AtomicBool,
-        requested: std::sync::atomic::AtomicBool,
-        in_call: std::sync::atomic::AtomicBool,
+        own: AtomicBool,
+        requested: AtomicBool,
+        in_call: AtomicBool,
         is_alone: bool,
     }
 

@@ -111,12 +111,6 @@ impl<A: Vendor> Pair<A> {
         Ok(Self { below, device, lv3, units: None })
     }
 
-    /// A GPU by another driver context.
-    fn in_context(&self, api: Result<A, A::Error>) -> Answer<Self> {
-        let api = api.map_err(|error| Refusal::hardware(error.to_string()))?;
-        Ok(Self { below: self.below.in_context(api), ..self.clone() })
-    }
-
     /// A queue on the default stream of the calling thread, which alone launches into it. Nothing
     /// finds it by an address.
     fn queue_of_thread(self, stream: A::Stream) -> Box<dyn Hardware> {

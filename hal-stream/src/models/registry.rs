@@ -26,7 +26,7 @@ fn a_watch_that_is_about_to_wait() {
         let gates = gates();
         let watch = {
             let held = Arc::clone(&gates.held_signal);
-            start(move || assert!(held.wait(), "the registry has gone"))
+            start(move || assert!(held.wait(|| true), "the registry has gone"))
         };
         let (first, second) = (member().0, member().0);
         gates.add(&first);
@@ -48,7 +48,7 @@ fn a_hold_that_begins_again() {
         let gates = gates();
         let watch = {
             let held = Arc::clone(&gates.held_signal);
-            start(move || assert!(held.wait(), "the registry has gone"))
+            start(move || assert!(held.wait(|| true), "the registry has gone"))
         };
         let (member, _) = member();
         gates.add(&member);

@@ -45,6 +45,8 @@ struct Queues {
     state: StreamState,
     /// Those of them that the program has made itself.
     borrowed: Borrowed,
+    /// The program may have set something of its XQueue.
+    is_lent: bool,
     /// What its XQueue would be told of it.
     about: About,
 }
@@ -165,9 +167,12 @@ pub(crate) fn has_no_queue(stream: Stream) -> bool {
     queues.is_some_and(|queues| queues.state == StreamState::Attached && queues.xq == 0)
 }
 
-/// The hardware queue of a stream that has an XQueue.
+/// The hardware queue of a stream that has an XQueue, for the program.
 pub(crate) fn hardware_queue(key: Key) -> Option<u64> {
-    find(key).filter(|queues| queues.xq != 0).map(|queues| queues.hwq)
+    let mut known = KNOWN.write().unwrap_or_else(PoisonError::into_inner);
+    let queues = known.as_mut()?.get_mut(&key).filter(|queues| queues.xq != 0)?;
+    queues.is_lent = true;
+    Some(queues.hwq)
 }
 
 /// The XQueue of a stream; 0 if it has none yet.
@@ -213,18 +218,39 @@ fn make(functions: &Functions, key: Key, stream: Stream, is_now: bool) -> Option
     // A default stream that is no thread's stays while its context does.
     let may_end = key.thread != 0 || matches!(stream, Stream::Own(_));
     let (state, borrowed) = (StreamState::Deferred, Borrowed::Nothing);
-    let deferred = Queues { hwq: 0, xq: 0, state, borrowed, about };
+    let deferred = Queues { hwq: 0, xq: 0, state, borrowed, is_lent: false, about };
     let may_defer = !is_now && may_end && activity::gives_queues();
     if may_defer && insert_beside_one_like(key, deferred) {
         return Some(deferred);
     }
-    let made = Queues::open(functions, about, handle);
+    let left = (key.thread != 0).then(|| take_left(functions, key, about)).flatten();
+    let made = left.unwrap_or_else(|| Queues::open(functions, about, handle));
     let mut known = KNOWN.write().unwrap_or_else(PoisonError::into_inner);
     let before = known.get_or_insert_default().insert(key, made);
     if before.is_some_and(|before| before.is_deferred()) {
         counts::not_later();
     }
     Some(made)
+}
+
+/// Takes the queues of a thread's default stream in this context whose thread has ended, and which
+/// are idle: another thread's launches go into that thread's own stream by the same handle. To make
+/// an XQueue takes longer than a short thread.
+fn take_left(functions: &Functions, key: Key, about: About) -> Option<Queues> {
+    let is_alike = |other: &Key, queues: &Queues| {
+        other.base == key.base && queues.about == about && queues.is_reusable()
+    };
+    let mut known = KNOWN.write().unwrap_or_else(PoisonError::into_inner);
+    let known = known.as_mut()?;
+    let found = known.iter().find(|(other, queues)| is_alike(other, queues));
+    let (from, left) = found.map(|(from, queues)| (*from, *queues))?;
+    if !left.are_idle(functions) {
+        return None;
+    }
+    known.remove(&from);
+    counts::end_stream(left.xq);
+    counts::stream(left.xq, || functions.level_of(left.xq));
+    Some(Queues { state: StreamState::Attached, ..left })
 }
 
 /// Keeps a stream that gets its XQueue later, if there is one like it that has an XQueue, which
@@ -301,6 +327,11 @@ impl Queues {
         matches!(self.state, StreamState::Deferred | StreamState::Recheck)
     }
 
+    /// Whether they were those of a thread's default stream, and may become another's.
+    fn is_reusable(&self) -> bool {
+        self.state == StreamState::Orphaned && self.xq != 0 && !self.is_lent
+    }
+
     /// Whether what is known of the stream is still so, and enough if it is to have an XQueue now.
     const fn holds(&self, is_now: bool) -> bool {
         match self.state {
@@ -314,7 +345,8 @@ impl Queues {
     /// streams get no XQueues here, it has those that the program has made, as they are, or none.
     fn open(functions: &Functions, about: About, stream: Address) -> Self {
         let borrowed = Borrowed::of(functions, stream);
-        let mut made = Self { hwq: 0, xq: 0, state: StreamState::Attached, borrowed, about };
+        let (state, is_lent) = (StreamState::Attached, false);
+        let mut made = Self { hwq: 0, xq: 0, state, borrowed, is_lent, about };
         let gives_queues = activity::gives_queues();
         if !gives_queues && borrowed != Borrowed::Both {
             return Self { borrowed: Borrowed::Nothing, ..made };
@@ -409,7 +441,7 @@ fn end_thread(number: usize) {
 }
 
 /// Ends the queues of streams whose threads have ended, if they are idle. The others end later, or
-/// with their contexts.
+/// with their contexts, and so do the last ones that the next thread may use.
 fn end_left(functions: &Functions) {
     let known = KNOWN.read().unwrap_or_else(PoisonError::into_inner);
     let is_left = |queues: &Queues| queues.state == StreamState::Orphaned;
@@ -420,6 +452,12 @@ fn end_left(functions: &Functions) {
         let mut known = KNOWN.write().unwrap_or_else(PoisonError::into_inner);
         // Another thread may be about it as well.
         let gone = known.as_mut().and_then(|known| {
+            let is_alike = |(other, one): (&Key, &Queues)| {
+                *other != key && other.base == key.base && one.is_reusable()
+            };
+            if queues.is_reusable() && !known.iter().any(is_alike) {
+                return None;
+            }
             let gone = known.remove(&key)?;
             if gone.xq != 0 {
                 look_anew(known);

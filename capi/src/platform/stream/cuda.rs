@@ -1,16 +1,16 @@
 //! Streams of CUDA.
 
 use std::ffi::c_void;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use xsched::Runtime;
+use xsched::{Device, Runtime};
 use xsched_hal_cuda::table::{CuContext, CuStream, STREAM_PER_THREAD};
 use xsched_hal_cuda::{CudaApi, CudaError};
-use xsched_hal_stream::Gates;
+use xsched_hal_stream::{Gates, StreamGpu};
 use xsched_node::Link;
 
 use super::units::Units;
-use super::{Pair, checked_address};
+use super::{Pair, Vendor, Wrapped, checked_address};
 use crate::graphs::Graphs;
 use crate::platform::Hardware;
 use crate::refusal::{Answer, Refusal};
@@ -20,7 +20,7 @@ use crate::refusal::{Answer, Refusal};
 pub(crate) struct CudaDevices {
     /// The program's graphs.
     pub(crate) graphs: Graphs,
-    all: Mutex<Vec<CudaContext>>,
+    known: Mutex<CudaKnown>,
     /// As that of [`super::HipDevices`].
     pub(crate) link: OnceLock<Arc<Link>>,
     /// Predicted work between two gates of a stream, if not as by default; see the environment.
@@ -29,19 +29,44 @@ pub(crate) struct CudaDevices {
     streams_apart: bool,
 }
 
+/// A GPU of the runtime, whatever driver contexts there are.
 #[derive(Debug)]
-struct CudaContext {
-    context: CuContext,
-    /// Number of the device.
-    ordinal: u32,
-    pair: Pair<CudaApi>,
+struct OpenedGpu {
+    below: StreamGpu,
+    device: Device<Wrapped<<CudaApi as Vendor>::Gpu>>,
+    units: Option<Units>,
+}
+
+impl OpenedGpu {
+    fn of(pair: &Pair<CudaApi>) -> Self {
+        let Pair { below, device, lv3: (), units } = pair.clone();
+        Self { below: below.gpu(), device, units }
+    }
+
+    /// The GPU by another driver context.
+    fn in_context(&self, api: Result<CudaApi, CudaError>) -> Answer<Pair<CudaApi>> {
+        let api = api.map_err(|error| Refusal::hardware(error.to_string()))?;
+        let (device, units) = (self.device.clone(), self.units.clone());
+        Ok(Pair { below: self.below.in_context(api), device, lv3: (), units })
+    }
+}
+
+#[derive(Debug, Default)]
+struct CudaKnown {
+    contexts: Vec<(CuContext, Pair<CudaApi>)>,
+    /// GPUs by their devices' numbers. They stay when their contexts end.
+    gpus: Vec<(u32, OpenedGpu)>,
 }
 
 impl CudaDevices {
     /// None. Their streams have this much predicted work between two gates.
     pub(crate) fn new(spacing_us: Option<u32>, streams_apart: bool) -> Self {
-        let (graphs, all, link) = (Graphs::default(), Mutex::default(), OnceLock::new());
-        Self { graphs, all, link, spacing_us, streams_apart }
+        let (graphs, known, link) = (Graphs::default(), Mutex::default(), OnceLock::new());
+        Self { graphs, known, link, spacing_us, streams_apart }
+    }
+
+    fn known(&self) -> MutexGuard<'_, CudaKnown> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A hardware queue on a stream. One of a context other than a primary one can have one only if
@@ -97,22 +122,21 @@ impl CudaDevices {
     /// Forgets a context, which its queues have left.
     pub(crate) fn forget(&self, context: CuContext) {
         self.graphs.forget(context);
-        let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
-        let gone: Vec<_> = all.extract_if(.., |known| known.context == context).collect();
-        drop(all);
+        let mut known = self.known();
+        let gone: Vec<_> = known.contexts.extract_if(.., |(one, _)| *one == context).collect();
+        drop(known);
         drop(gone);
     }
 
     /// As that of [`super::HipDevices`].
     pub(crate) fn unopened(&self) -> Option<impl Sized + '_> {
-        let all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
-        all.is_empty().then_some(all)
+        let known = self.known();
+        known.gpus.is_empty().then_some(known)
     }
 
     /// The gates of all contexts.
     pub(crate) fn gates(&self) -> Vec<Gates> {
-        let all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
-        all.iter().map(|known| known.pair.below.gates()).collect()
+        self.known().contexts.iter().map(|(_, pair)| pair.below.gates()).collect()
     }
 
     /// The device of a stream's context.
@@ -127,9 +151,9 @@ impl CudaDevices {
     ) -> Answer<Pair<CudaApi>> {
         // SAFETY: as the caller promises.
         let context = unsafe { xsched_hal_cuda::context_of(stream) }.map_err(failed)?;
-        let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(known) = all.iter().find(|known| known.context == context) {
-            return Ok(known.pair.clone());
+        let mut known = self.known();
+        if let Some((_, pair)) = known.contexts.iter().find(|(one, _)| *one == context) {
+            return Ok(pair.clone());
         }
         // SAFETY: it has a live stream, or is current.
         let (ordinal, is_primary) =
@@ -146,17 +170,18 @@ impl CudaDevices {
             // SAFETY: it is forgotten before it ends.
             unsafe { CudaApi::in_context(context) }
         };
-        let pair = match all.iter().find(|known| known.ordinal == ordinal) {
-            Some(beside) => beside.pair.in_context(api)?,
+        let pair = match known.gpus.iter().find(|(at, _)| *at == ordinal) {
+            Some((_, gpu)) => gpu.in_context(api)?,
             None => {
                 let link = self.link.get();
                 let mut pair = Pair::open(runtime, api, link, false)?;
                 let apart = link.filter(|_| self.streams_apart);
                 pair.units = apart.map(|link| Units::new(link, runtime));
+                known.gpus.push((ordinal, OpenedGpu::of(&pair)));
                 pair
             }
         };
-        all.push(CudaContext { context, ordinal, pair: pair.clone() });
+        known.contexts.push((context, pair.clone()));
         Ok(pair)
     }
 }

@@ -2,6 +2,7 @@
 // did. A program has a list of modes, and its first argument names one.
 
 #include <dlfcn.h>
+#include <malloc.h>
 #include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -66,6 +67,11 @@ static inline int all_are(pointer at, unsigned value) {
   for (int i = 0; i < WORDS; i++)
     if (read[i] != value) return 0;
   return 1;
+}
+
+static inline size_t allocated(void) {
+  struct mallinfo2 info = mallinfo2();
+  return info.uordblks + info.hblkhd;
 }
 
 // How often the driver itself was called by this name.

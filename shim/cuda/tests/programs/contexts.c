@@ -2,6 +2,7 @@
 // argument names. It prints a line that begins with FAILED for what is wrong, and ends by a signal if
 // it waits for too long.
 
+#include <dirent.h>
 #include <sys/wait.h>
 
 #include "calls.h"
@@ -153,6 +154,60 @@ static void attached(void) {
   }
   OK(detach(own));
   CHECK(query(xq, &state) == 3);
+}
+
+static unsigned count_threads(void) {
+  unsigned count = 0;
+  DIR *tasks = opendir("/proc/self/task");
+  while (tasks && readdir(tasks)) count++;
+  if (tasks) closedir(tasks);
+  return count;
+}
+
+// Says how many bytes each context leaves behind that is made, launched into and destroyed, and
+// checks that they leave no thread. At level 2 they are beside one that stays.
+static void kept(void) {
+  enum { FIRST = 50, MANY = 200 };
+  const char *level = getenv("XSCHED_AUTO_XQUEUE_LEVEL");
+  size_t before = 0;
+  unsigned threads = 0;
+  if (level && !strcmp(level, "2")) OK(fill_with(NULL, words(), 1));
+  for (unsigned n = 0; n < FIRST + MANY; n++) {
+    if (n == FIRST) before = allocated(), threads = count_threads();
+    handle function, own = create_by(2, 0, &function), stream;
+    OK(stream_create(&stream, 1));
+    pointer at = words();
+    OK(put(function, stream, at, n));
+    OK(stream_synchronize(stream));
+    OK(put(function, NULL, at, n));
+    end(own);
+    set_current(primary);
+  }
+  size_t after = allocated();
+  unsigned now = count_threads();
+  if (now > threads + 5) printf("FAILED: %u threads more\n", now - threads);
+  printf("%zu\n", after > before ? (after - before) / MANY : 0);
+}
+
+static void *launches_once(void *at) {
+  set_current(primary);
+  OK(put(fill, (handle)2, (pointer)(uintptr_t)at, 7));
+  OK(stream_synchronize((handle)2));
+  return NULL;
+}
+
+// Says how many events were made for threads that launch into their default streams and end, one
+// after the other.
+static void short_threads(void) {
+  enum { MANY = 300 };
+  pointer at = words();
+  for (int n = 0; n < MANY; n++) {
+    pthread_t thread;
+    CHECK(pthread_create(&thread, NULL, launches_once, (void *)(uintptr_t)at) == 0);
+    CHECK(pthread_join(thread, NULL) == 0);
+  }
+  printf("%lu\n", calls_of("cuEventCreate"));
+  CHECK(all_are(at, 7));
 }
 
 // What is put into a stream while another context is current.
@@ -493,7 +548,7 @@ static void forks(void) {
 int main(int count, char **words) {
   static const mode MODES[] = {
       {"versions", versions}, {"ends", ends},           {"elsewhere", elsewhere},
-      {"attached", attached},
+      {"attached", attached}, {"kept", kept},           {"short_threads", short_threads},
       {"devices", devices},   {"compared", compared},   {"frees", frees},
       {"waits", waits},       {"ends_held", ends_held}, {"of_threads", of_threads},
       {"of_ending_threads", of_ending_threads}, {"frees_at_end", frees_at_end},

@@ -1,7 +1,6 @@
 // A program that launches through CUDA's driver, in the ways that its first argument names, and
 // checks the results. It prints a line that begins with FAILED for what is wrong.
 
-#include <malloc.h>
 #include <sys/wait.h>
 
 #include "calls.h"
@@ -93,11 +92,6 @@ static void abandoned(void) {
   OK(((int (*)(int))find("cuDevicePrimaryCtxReset_v2"))(0));
   begin();
   launches_anew();
-}
-
-static size_t allocated(void) {
-  struct mallinfo2 info = mallinfo2();
-  return info.uordblks + info.hblkhd;
 }
 
 // Events that are recorded once and destroyed leave nothing behind.
