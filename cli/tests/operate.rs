@@ -264,8 +264,8 @@ fn a_record_ends_with_its_connection_its_reader_or_its_size() {
 fn a_policy_that_does_not_get_what_it_goes_by_is_warned_of() {
     let node = Node::new("policy = \"edf\"");
     for (policy, part) in [
-        ("strict_edf", "deadlines, so of equals"),
-        ("lax", "laxities"),
+        ("strict_edf", "deadline, so of equals"),
+        ("lax", "laxity, so priorities alone"),
         ("chpf", "no process is held"),
         ("wfq", ""),
     ] {

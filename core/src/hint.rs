@@ -67,6 +67,132 @@ pub struct Laxity {
     pub critical_priority: Priority,
 }
 
+/// A kind of hint for a queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum HintKind {
+    /// [`Hints::priority`].
+    Priority,
+    /// [`Hints::utilization`].
+    Share,
+    /// [`Hints::weight`].
+    Weight,
+    /// [`Hints::deadline`].
+    Deadline,
+    /// [`Hints::laxity`].
+    Laxity,
+    /// [`Hints::active_window`].
+    ActiveWindow,
+    /// [`Hints::cpu_priority`].
+    CpuPriority,
+}
+
+impl HintKind {
+    /// All kinds, in the order in which messages list them.
+    pub const ALL: [Self; 7] = [
+        Self::Priority,
+        Self::Share,
+        Self::Weight,
+        Self::Deadline,
+        Self::Laxity,
+        Self::ActiveWindow,
+        Self::CpuPriority,
+    ];
+
+    /// Words for messages.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Priority => "priority",
+            Self::Share => "share",
+            Self::Weight => "weight",
+            Self::Deadline => "deadline",
+            Self::Laxity => "laxity",
+            Self::ActiveWindow => "active window",
+            Self::CpuPriority => "CPU priority",
+        }
+    }
+}
+
+/// A set of kinds of hints.
+///
+/// ```
+/// use xsched_core::hint::{HintKind, HintKinds};
+///
+/// let kinds = HintKinds::of(&[HintKind::Deadline, HintKind::Priority]);
+/// assert_eq!(kinds.to_string(), "priority, deadline");
+/// let rest = kinds.without(HintKinds::of(&[HintKind::Priority]));
+/// assert!(rest.contains(HintKind::Deadline) && !rest.contains(HintKind::Priority));
+/// assert!(rest.without(kinds).is_empty());
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct HintKinds(u8);
+
+impl HintKinds {
+    /// No kind.
+    pub const NONE: Self = Self(0);
+    /// Each kind.
+    pub const ALL: Self = Self::of(&HintKind::ALL);
+
+    /// These kinds.
+    #[must_use]
+    pub const fn of(kinds: &[HintKind]) -> Self {
+        let (mut bits, mut rest) = (0, kinds);
+        while let [kind, others @ ..] = rest {
+            (bits, rest) = (bits | bit(*kind), others);
+        }
+        Self(bits)
+    }
+
+    /// Whether a kind is one of these.
+    #[must_use]
+    pub const fn contains(self, kind: HintKind) -> bool {
+        self.0 & bit(kind) != 0
+    }
+
+    /// Kinds of either set.
+    #[must_use]
+    pub const fn with(self, others: Self) -> Self {
+        Self(self.0 | others.0)
+    }
+
+    /// Kinds of this set that are not in the other one.
+    #[must_use]
+    pub const fn without(self, others: Self) -> Self {
+        Self(self.0 & !others.0)
+    }
+
+    /// Whether there is no kind.
+    #[must_use]
+    pub const fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    /// Each kind, in the order of [`HintKind::ALL`].
+    pub fn iter(self) -> impl Iterator<Item = HintKind> {
+        HintKind::ALL.into_iter().filter(move |kind| self.contains(*kind))
+    }
+}
+
+const fn bit(kind: HintKind) -> u8 {
+    1 << kind as u8
+}
+
+impl fmt::Display for HintKinds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, kind) in self.iter().enumerate() {
+            write!(f, "{}{}", if index == 0 { "" } else { ", " }, kind.name())?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for HintKinds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.iter()).finish()
+    }
+}
+
 /// Everything users can say about one queue.
 // In memory in this order: the scheduler mostly looks at the priority alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -171,6 +297,32 @@ impl Hints {
             ..laxity
         });
         Self { priority: runs(self.priority), laxity, ..self }
+    }
+
+    /// Kinds of hints that differ from those of a queue without hints.
+    #[must_use]
+    pub fn kinds(&self) -> HintKinds {
+        let each = HintKind::ALL.into_iter().map(|kind| HintKinds::of(&[kind]));
+        let set = each.filter(|kind| self.only(*kind) != Self::default());
+        set.fold(HintKinds::NONE, HintKinds::with)
+    }
+
+    /// Copy that has hints of these kinds alone.
+    #[must_use]
+    pub fn only(&self, kinds: HintKinds) -> Self {
+        let mut hints = Self::default();
+        for kind in kinds.iter() {
+            match kind {
+                HintKind::Priority => hints.priority = self.priority,
+                HintKind::Share => hints.utilization = self.utilization,
+                HintKind::Weight => hints.weight = self.weight,
+                HintKind::Deadline => hints.deadline = self.deadline,
+                HintKind::Laxity => hints.laxity = self.laxity,
+                HintKind::ActiveWindow => hints.active_window = self.active_window,
+                HintKind::CpuPriority => hints.cpu_priority = self.cpu_priority,
+            }
+        }
+        hints
     }
 
     /// Sets the weight.
@@ -350,6 +502,20 @@ mod tests {
         assert!(PolicyHint::ageing(Some(Duration::from_ms(86_400_000))).is_ok());
         assert!(PolicyHint::timeslice(Duration::from_us(99)).is_err());
         assert!(PolicyHint::timeslice(Duration::from_ms(10_000)).is_ok());
+    }
+
+    #[test]
+    fn kinds_are_those_that_are_set() {
+        assert!(Hints::default().kinds().is_empty());
+        let mut hints = Hints::with_priority(Priority(7));
+        hints.set_deadline(Duration::from_ms(40)).unwrap();
+        hints.set_cpu_priority(-3).unwrap();
+        let kinds = [HintKind::Priority, HintKind::Deadline, HintKind::CpuPriority];
+        assert_eq!(hints.kinds(), HintKinds::of(&kinds));
+        assert_eq!(hints.only(HintKinds::ALL), hints);
+        let [priority, ..] = kinds;
+        assert_eq!(hints.only(HintKinds::of(&[priority])), Hints::with_priority(Priority(7)));
+        assert_eq!(HintKinds::ALL.iter().count(), HintKind::ALL.len());
     }
 
     #[test]

@@ -4,7 +4,7 @@
 use core::cell::Cell;
 use core::fmt;
 
-use crate::hint::{PolicyHint, Priority};
+use crate::hint::{HintKind, HintKinds, PolicyHint, Priority};
 use crate::id::{DeviceId, QueueId};
 use crate::level::Level;
 use crate::table::bits::members;
@@ -94,24 +94,34 @@ pub trait Policy {
 /// What a policy asks of the layers around it: see [`Policy::needs`].
 ///
 /// ```
+/// use xsched_core::hint::{HintKind, HintKinds};
 /// use xsched_core::policy::{MayHold, Needs};
 /// use xsched_core::time::Duration;
 ///
 /// // A policy by priority that counts device time.
 /// let every = Some(Duration::from_us(250));
-/// let needs = Needs { may_hold: MayHold::Lower, progress_every: every, ..Needs::default() };
-/// assert!(!needs.cpu_priority);
+/// let hints = HintKinds::of(&[HintKind::Priority]);
+/// let needs = Needs { may_hold: MayHold::Lower, progress_every: every, hints };
+/// assert_eq!(needs.hints.to_string(), "priority");
 /// ```
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Needs {
     /// Which queues the policy may hold.
     pub may_hold: MayHold,
     /// How often, in device time, a queue must report progress; `None` if the policy does not use
     /// measured device time.
     pub progress_every: Option<Duration>,
-    /// Whether the policy looks at [`Hints::cpu_priority`](crate::hint::Hints::cpu_priority).
-    /// Drivers find it out only for a policy that does.
-    pub cpu_priority: bool,
+    /// Hints of queues that the policy looks at, [`Priority::NO_EXECUTE`] aside: others change
+    /// nothing. Drivers find out [`Hints::cpu_priority`](crate::hint::Hints::cpu_priority) only for
+    /// a policy that looks at it; the default has all other kinds.
+    pub hints: HintKinds,
+}
+
+impl Default for Needs {
+    fn default() -> Self {
+        let hints = HintKinds::ALL.without(HintKinds::of(&[HintKind::CpuPriority]));
+        Self { may_hold: MayHold::default(), progress_every: None, hints }
+    }
 }
 
 /// Which queues a policy may hold, beside those with [`Priority::NO_EXECUTE`]. Drivers may leave

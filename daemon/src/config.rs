@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rustix::fs::{Mode, OFlags, open};
-use xsched_core::hint::PolicyHint;
+use xsched_core::hint::{HintKind, HintKinds, PolicyHint};
 use xsched_core::policy::Policy as _;
 use xsched_core::scheduler::STALL;
 use xsched_core::time::Duration as Span;
@@ -131,6 +131,10 @@ impl PolicyChoice {
     }
 }
 
+/// Hints that processes tell the daemon, or users of `xsched ctl`.
+const TOLD: HintKinds =
+    HintKinds::of(&[HintKind::Priority, HintKind::Share, HintKind::Weight, HintKind::ActiveWindow]);
+
 /// Says what does not reach a policy that the daemon runs: processes tell the daemon their
 /// priorities and shares, and users which of them belong to the active window. `None` if nothing
 /// is missing.
@@ -144,21 +148,17 @@ impl PolicyChoice {
 /// ```
 #[must_use]
 pub fn missing_hint(policy: &Any) -> Option<String> {
-    let (hint, effect) = match policy {
-        Any::Edf(_) | Any::Kedf(_) | Any::StrictEdf(_) | Any::StrictKedf(_) => (
-            "deadlines",
+    let missing = policy.needs().hints.without(TOLD);
+    let effect = match missing.iter().next()? {
+        HintKind::Deadline => {
             "of equals, those that became ready first run until they have no more work; use hpf, \
-             wfq or up",
-        ),
-        Any::Lax(_) => ("laxities", "priorities alone count, without turns; use hpf"),
-        Any::Chpf(_) => (
-            "the priorities of their threads",
-            "all count as equal and no process is held; use hpf",
-        ),
-        _ => return None,
+             wfq or up"
+        }
+        HintKind::Laxity => "priorities alone count, without turns; use hpf",
+        _ => "all count as equal and no process is held; use hpf",
     };
     let name = policy.name();
-    Some(format!("policy `{name}`: processes do not tell the daemon {hint}, so {effect}"))
+    Some(format!("policy `{name}`: processes do not tell the daemon their {missing}, so {effect}"))
 }
 
 /// Administrators.

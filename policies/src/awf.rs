@@ -6,6 +6,7 @@
 //! run. With [`PolicyHint::Ageing`](xsched_core::hint::PolicyHint::Ageing) the other queues have a
 //! turn now and then.
 
+use xsched_core::hint::HintKind;
 use xsched_core::scheduler::QueueInfo;
 use xsched_core::time::Instant;
 
@@ -17,6 +18,7 @@ struct Active;
 
 impl Rules for Active {
     const STRICT: bool = true;
+    const HINTS: &[HintKind] = &[HintKind::ActiveWindow];
 
     fn key(&self, _now: Instant, info: &QueueInfo) -> Option<u64> {
         Some(u64::from(!info.hints.active_window))

@@ -7,7 +7,7 @@
 //! priority 0). A queue that is new, or has slept, starts where the other queues are: it does not
 //! make up for the time before. [`Priority::NO_EXECUTE`] queues never run.
 
-use xsched_core::hint::Priority;
+use xsched_core::hint::{HintKind, Priority};
 use xsched_core::scheduler::QueueInfo;
 
 use crate::engine::policy;
@@ -38,7 +38,7 @@ fn weight(info: &QueueInfo) -> u32 {
 
 policy! {
     /// Completely fair. See the [module](self).
-    Cfs(Share) = Share::new(weight), "cfs"
+    Cfs(Share) = Share::new(weight, HintKind::Priority), "cfs"
 }
 
 const _: () = assert!(WEIGHTS[STEPS] == 1_024 && WEIGHTS[2 * STEPS] <= crate::share::WEIGHT_MAX);

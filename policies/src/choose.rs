@@ -7,7 +7,7 @@
 //! allow that, it is held when it becomes idle again, until queues of its key may run: so it
 //! happens once, and not with each command.
 
-use xsched_core::hint::{PolicyHint, Priority};
+use xsched_core::hint::{HintKind, HintKinds, PolicyHint, Priority};
 use xsched_core::id::QueueId;
 use xsched_core::policy::{
     Changed, Decisions, Event, MayHold, Needs, QueueInfo, QueueTable, Verdict, policy_state,
@@ -20,6 +20,9 @@ use crate::ready::{Key, Place};
 
 /// The class of all queues where there are no strict classes; the highest priority otherwise.
 const FIRST: u16 = AGED + 1;
+
+/// Hints that the class of a queue depends on.
+pub(crate) const CLASS: HintKinds = HintKinds::of(&[HintKind::Priority]);
 
 policy_state! {
     /// What the policy remembers about a device: the key of those that ran when queues were parked.
@@ -46,8 +49,8 @@ pub(crate) trait Rules: Copy {
     const STRICT: bool;
     /// Whether an idle queue may be without a key, other than by its priority.
     const IDLE_HELD: bool = false;
-    /// Whether the key depends on the priority of the submitting thread.
-    const READS_CPU: bool = false;
+    /// Hints that the key depends on.
+    const HINTS: &[HintKind];
 
     /// What a queue is ordered by; nothing if it must not run.
     fn key(&self, now: Instant, info: &QueueInfo) -> Option<u64>;
@@ -116,7 +119,9 @@ impl<R: Rules> Chooser<R> {
             _ => MayHold::Anything,
         };
         let progress_every = self.ageing.map(Ageing::progress_every);
-        Needs { may_hold, progress_every, cpu_priority: R::READS_CPU }
+        let hints = HintKinds::of(R::HINTS);
+        let hints = if self.classes { hints.with(CLASS) } else { hints };
+        Needs { may_hold, progress_every, hints }
     }
 
     pub(crate) fn configure(&mut self, hint: PolicyHint) -> bool {

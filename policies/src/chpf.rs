@@ -8,6 +8,7 @@
 //! With [`PolicyHint::Ageing`](xsched_core::hint::PolicyHint::Ageing) low priorities have a turn
 //! now and then.
 
+use xsched_core::hint::HintKind;
 use xsched_core::scheduler::QueueInfo;
 use xsched_core::time::Instant;
 
@@ -19,7 +20,7 @@ struct HighestThread;
 
 impl Rules for HighestThread {
     const STRICT: bool = true;
-    const READS_CPU: bool = true;
+    const HINTS: &[HintKind] = &[HintKind::CpuPriority];
 
     fn key(&self, _now: Instant, info: &QueueInfo) -> Option<u64> {
         Some(i16::MAX.abs_diff(info.hints.cpu_priority).into())

@@ -15,7 +15,7 @@
 //! request. Wait for each request to give the next one a deadline of its own. So no queue with a
 //! deadline starves: in time its deadline is the earliest.
 
-use xsched_core::hint::PolicyHint;
+use xsched_core::hint::{HintKind, PolicyHint};
 use xsched_core::scheduler::QueueInfo;
 use xsched_core::time::{Duration, Instant};
 
@@ -36,6 +36,7 @@ pub(crate) const KEDF: Earliest = Earliest { k: 1, settable: true };
 
 impl Rules for Earliest {
     const STRICT: bool = false;
+    const HINTS: &[HintKind] = &[HintKind::Deadline];
 
     fn key(&self, _now: Instant, info: &QueueInfo) -> Option<u64> {
         let after_ready = info.hints.deadline.unwrap_or(UNHINTED);

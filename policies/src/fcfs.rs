@@ -1,6 +1,7 @@
 //! First come, first served: no scheduling. Every queue runs, and the device shares itself as its
 //! hardware does. The baseline that every other policy is compared with.
 
+use xsched_core::hint::HintKinds;
 use xsched_core::policy::{Changed, Decisions, MayHold, Needs, Policy};
 use xsched_core::scheduler::QueueTable;
 use xsched_core::time::Instant;
@@ -22,7 +23,7 @@ impl Policy for Fcfs {
     }
 
     fn needs(&self) -> Needs {
-        Needs { may_hold: MayHold::Nothing, ..Needs::default() }
+        Needs { may_hold: MayHold::Nothing, progress_every: None, hints: HintKinds::NONE }
     }
 
     fn decide(

@@ -2,7 +2,7 @@
 //! a decision does not look at queues at all. With a timeslice, queues of that priority take turns;
 //! with ageing, queues are chosen one by one instead.
 
-use xsched_core::hint::{PolicyHint, Priority};
+use xsched_core::hint::{HintKind, PolicyHint, Priority};
 use xsched_core::id::{DeviceId, QueueId};
 use xsched_core::policy::{Changed, Decisions, Event, MayHold, Needs, Urgency, Verdict};
 use xsched_core::scheduler::{QueueInfo, QueueTable};
@@ -42,6 +42,7 @@ fn top(queues: &QueueTable<'_>) -> Priority {
 
 impl Rules for Highest {
     const STRICT: bool = true;
+    const HINTS: &[HintKind] = &[HintKind::Priority];
 
     fn key(&self, _now: Instant, info: &QueueInfo) -> Option<u64> {
         Some(key(info.hints.priority))

@@ -8,7 +8,7 @@
 //! [`PolicyHint::Ageing`](xsched_core::hint::PolicyHint::Ageing) low priorities have a turn now and
 //! then.
 
-use xsched_core::hint::Priority;
+use xsched_core::hint::{HintKind, Priority};
 use xsched_core::scheduler::QueueInfo;
 use xsched_core::time::Instant;
 
@@ -32,6 +32,7 @@ fn priority(now: Instant, info: &QueueInfo) -> Priority {
 impl Rules for Laxities {
     const STRICT: bool = true;
     const IDLE_HELD: bool = true;
+    const HINTS: &[HintKind] = &[HintKind::Laxity, HintKind::Priority];
 
     fn key(&self, now: Instant, info: &QueueInfo) -> Option<u64> {
         let priority = priority(now, info);

@@ -14,7 +14,7 @@
 //! Hints for queues do not count, except that [`Priority::NO_EXECUTE`] queues never run.
 //! [`PolicyHint::Timeslice`] sets the slice of level 0.
 
-use xsched_core::hint::{PolicyHint, Priority};
+use xsched_core::hint::{HintKinds, PolicyHint, Priority};
 use xsched_core::id::QueueId;
 use xsched_core::level::Level;
 use xsched_core::policy::{
@@ -72,7 +72,8 @@ impl Policy for Mlfq {
 
     fn needs(&self) -> Needs {
         let every = Duration::from_ns(self.slice.as_ns() / REPORTS);
-        Needs { progress_every: Some(every), ..Needs::default() }
+        let hints = HintKinds::NONE;
+        Needs { progress_every: Some(every), hints, ..Needs::default() }
     }
 
     fn configure(&mut self, hint: PolicyHint) -> bool {

@@ -14,7 +14,7 @@
 //! evenly: a place has the percentages of its processes together. On a device without any place a
 //! process is not scheduled.
 
-use xsched_core::hint::{PolicyHint, Priority};
+use xsched_core::hint::{HintKind, HintKinds, PolicyHint, Priority};
 use xsched_core::id::{DeviceId, QueueId};
 use xsched_core::policy::{
     Changed, Decisions, Event, Needs, PolicyState, QueueInfo, QueueTable, Verdict, policy_state,
@@ -109,7 +109,8 @@ impl Processes {
     }
 
     pub(crate) fn needs(&self) -> Needs {
-        Needs { progress_every: Some(self.timeslice.step()), ..Needs::default() }
+        let hints = HintKinds::of(&[HintKind::Share]);
+        Needs { progress_every: Some(self.timeslice.step()), hints, ..Needs::default() }
     }
 
     pub(crate) fn configure(&mut self, hint: PolicyHint) -> bool {

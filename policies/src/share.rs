@@ -19,7 +19,7 @@
 //! comes to the top, its queues are looked at once: those that became ready meanwhile go on at the
 //! virtual time of their class. All queues below it are held meanwhile, idle ones too.
 
-use xsched_core::hint::{PolicyHint, Priority};
+use xsched_core::hint::{HintKind, HintKinds, PolicyHint, Priority};
 use xsched_core::id::{DeviceId, QueueId};
 use xsched_core::policy::{
     Changed, Decisions, Event, MayHold, Needs, QueueInfo, QueueTable, Urgency, Verdict,
@@ -28,6 +28,7 @@ use xsched_core::policy::{
 use xsched_core::time::{Duration, Instant};
 
 use crate::ageing::{AGED, Ageing};
+use crate::choose::CLASS;
 use crate::engine::HOLD;
 use crate::ready::{Key, Place};
 
@@ -117,6 +118,8 @@ pub(crate) struct Share {
     timeslice: Timeslice,
     /// The weight of a queue, 1 to [`WEIGHT_MAX`].
     weight: fn(&QueueInfo) -> u32,
+    /// The hint that the weight depends on.
+    hint: HintKind,
     classes: bool,
     ageing: Option<Ageing>,
 }
@@ -127,9 +130,9 @@ pub(crate) struct Share {
 const FIRST: u16 = AGED + 1;
 
 impl Share {
-    /// With such weights.
-    pub(crate) const fn new(weight: fn(&QueueInfo) -> u32) -> Self {
-        Self { timeslice: Timeslice::DEFAULT, weight, classes: false, ageing: None }
+    /// With such weights, which depend on a hint.
+    pub(crate) const fn new(weight: fn(&QueueInfo) -> u32, hint: HintKind) -> Self {
+        Self { timeslice: Timeslice::DEFAULT, weight, hint, classes: false, ageing: None }
     }
 
     /// With strict classes by priority.
@@ -143,7 +146,9 @@ impl Share {
         let every = self.ageing.map_or(every, |ageing| every.min(ageing.progress_every()));
         let is_strict = self.classes && self.ageing.is_none();
         let may_hold = if is_strict { MayHold::Peers } else { MayHold::Anything };
-        Needs { may_hold, progress_every: Some(every), ..Needs::default() }
+        let hints = HintKinds::of(&[self.hint]);
+        let hints = if self.classes { hints.with(CLASS) } else { hints };
+        Needs { may_hold, progress_every: Some(every), hints }
     }
 
     pub(crate) fn configure(&mut self, hint: PolicyHint) -> bool {

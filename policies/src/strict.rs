@@ -8,6 +8,8 @@
 //! [`PolicyHint::Ageing`](xsched_core::hint::PolicyHint::Ageing) low classes have a turn now and
 //! then. All other hints for the policy go to the inner one.
 
+use xsched_core::hint::HintKind;
+
 use crate::choose::Chooser;
 use crate::edf::{EDF, Earliest, KEDF};
 use crate::engine::policy;
@@ -26,10 +28,10 @@ policy! {
 
 policy! {
     /// Strict classes, and a utilisation partition in each.
-    StrictUp(Share) = Share::new(up::permille).with_classes(), "strict_up"
+    StrictUp(Share) = Share::new(up::permille, HintKind::Share).with_classes(), "strict_up"
 }
 
 policy! {
     /// Strict classes, and weighted fair queueing in each.
-    StrictWfq(Share) = Share::new(wfq::weight).with_classes(), "strict_wfq"
+    StrictWfq(Share) = Share::new(wfq::weight, HintKind::Weight).with_classes(), "strict_wfq"
 }

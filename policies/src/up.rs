@@ -7,6 +7,7 @@
 //! 0 % as 0.1 %; so both run, and nearly give way to the other queues.
 //! [`Priority::NO_EXECUTE`](xsched_core::hint::Priority::NO_EXECUTE) queues never run.
 
+use xsched_core::hint::HintKind;
 use xsched_core::scheduler::QueueInfo;
 
 use crate::engine::policy;
@@ -14,7 +15,7 @@ use crate::share::Share;
 
 policy! {
     /// Utilisation partition. See the [module](self).
-    Up(Share) = Share::new(permille), "up"
+    Up(Share) = Share::new(permille, HintKind::Share), "up"
 }
 
 /// A queue's percentage, in permille: 1 % without a hint, and 0.1 % for 0 %.

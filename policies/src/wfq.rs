@@ -6,6 +6,7 @@
 //! run. The device is never left idle while a queue is ready. How turns work: the source of
 //! `share`.
 
+use xsched_core::hint::HintKind;
 use xsched_core::scheduler::QueueInfo;
 
 use crate::engine::policy;
@@ -13,7 +14,7 @@ use crate::share::Share;
 
 policy! {
     /// Weighted fair queueing. See the [module](self).
-    Wfq(Share) = Share::new(weight), "wfq"
+    Wfq(Share) = Share::new(weight, HintKind::Weight), "wfq"
 }
 
 pub(crate) fn weight(info: &QueueInfo) -> u32 {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, Ordering};
 use std::time::Duration;
 
-use xsched_core::hint::PolicyHint;
+use xsched_core::hint::{HintKind, PolicyHint};
 use xsched_core::id::DeviceId;
 use xsched_core::policy::Policy;
 use xsched_core::record::Recorded;
@@ -148,7 +148,7 @@ impl Runtime {
         let storage = Heap::new(config.queues, usize::from(config.devices), config.waits);
         let trusted = config.trusts_policy;
         let policy = IsolatedPolicy::new(policy, Arc::clone(&handle) as _, trusted);
-        let follows_threads = AtomicBool::new(policy.needs().cpu_priority);
+        let follows_threads = AtomicBool::new(reads_cpu_priority(&policy));
         let scheduler = Recorded::new(Scheduler::new(policy, storage));
         crate::scheduler::start(&handle, scheduler, end)?;
         static RUNTIMES: AtomicU32 = AtomicU32::new(0);
@@ -190,7 +190,7 @@ impl Runtime {
     pub fn set_policy(&self, policy: impl Policy + Send + 'static) -> Result<(), Error> {
         let failures = Arc::clone(&self.inner.scheduler) as _;
         let policy = IsolatedPolicy::new(policy, failures, self.inner.trusts_policy);
-        let (name, follows_threads) = (policy.name(), policy.needs().cpu_priority);
+        let (name, follows_threads) = (policy.name(), reads_cpu_priority(&policy));
         let old = self.inner.scheduler.ask_or_undo(
             move |now, scheduler| scheduler.set_policy(now, policy),
             |now, scheduler, old| drop(scheduler.set_policy(now, old)),
@@ -264,4 +264,9 @@ impl Runtime {
     pub(crate) fn scheduler(&self) -> &Arc<SchedulerHandle> {
         &self.inner.scheduler
     }
+}
+
+/// Whether queues have to know the priorities of the threads that submit into them.
+fn reads_cpu_priority(policy: &impl Policy) -> bool {
+    policy.needs().hints.contains(HintKind::CpuPriority)
 }

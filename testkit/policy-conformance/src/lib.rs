@@ -25,8 +25,9 @@
 //! | few timers | 20,000 per second and device | [`Declared::timers_per_s`] |
 //!
 //! And always: deciding again changes nothing, a full decision agrees with the incremental ones
-//! before it, a seed gives the same orders, `NO_EXECUTE` queues never run, the only queue of
-//! the highest priority does under a policy that says so, a queue in a reused slot is as one in a
+//! before it, a seed gives the same orders, hints that the policy does not name in its needs change
+//! none, `NO_EXECUTE` queues never run, the only queue of the highest priority does under a policy
+//! that says so, a queue in a reused slot is as one in a
 //! fresh slot, and nothing panics.
 
 mod given;
@@ -42,6 +43,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use rand::RngExt;
 use thiserror::Error;
+use xsched_core::hint::HintKinds;
 use xsched_core::policy::Policy;
 use xsched_core::time::Duration;
 use xsched_sim::sample::Rng;
@@ -155,6 +157,9 @@ pub enum Check {
     Full,
     /// Deciding twice instead of once, or once more without a change, gives the same orders.
     Idempotent,
+    /// Hints that [`Needs::hints`](xsched_core::policy::Needs::hints) does not name change no
+    /// order.
+    Hints,
     /// Equal seeds give equal orders.
     Deterministic,
     /// Queues of a device may run for about as long when another device has nothing to do.
@@ -268,6 +273,26 @@ pub fn check<P: Policy>(
     Ok(report)
 }
 
+/// Kinds of hints that a policy takes notice of with these seeds: without them it gives other
+/// orders.
+///
+/// # Errors
+/// The first promise that is broken meanwhile, as of [`check`].
+pub fn noticed_hints<P: Policy>(
+    make: impl Fn() -> P,
+    declared: Declared,
+    seeds: impl IntoIterator<Item = u64>,
+) -> Result<HintKinds, Failure> {
+    let policy = make().name();
+    let mut noticed = HintKinds::NONE;
+    for seed in seeds {
+        let failure = |Broken { check, what }| Failure { policy, check, seed, what };
+        let more = twins::noticed(&make, &declared, Plan::new(seed)).map_err(failure)?;
+        noticed = noticed.with(more);
+    }
+    Ok(noticed)
+}
+
 fn check_seed<P: Policy>(
     make: &impl Fn() -> P,
     declared: &Declared,
@@ -281,6 +306,7 @@ fn check_seed<P: Policy>(
     rig.count(report);
     twins::repeated(make, declared, plan)?;
     twins::asked_again(make, declared, plan)?;
+    twins::without_other_hints(make, declared, plan)?;
     twins::with_bystanders(make, declared, plan)?;
     if declared.independent {
         twins::with_a_quiet_neighbour(make, declared, plan)?;

@@ -2,7 +2,7 @@
 //! once and share their time evenly among those that run.
 
 use rand::RngExt;
-use xsched_core::hint::{Hints, PolicyHint};
+use xsched_core::hint::{HintKinds, Hints, PolicyHint, Priority};
 use xsched_core::id::{DeviceId, ProcessId, QueueId};
 use xsched_core::message::Order;
 use xsched_core::policy::Policy;
@@ -41,6 +41,8 @@ pub(super) struct Plan {
     pub(super) bystanders: usize,
     /// Queues come and go, and their hints change.
     pub(super) churn: bool,
+    /// Hints that queues have; with [`Priority::NO_EXECUTE`] they have that in any case.
+    pub(super) hints: HintKinds,
     /// Only the queues of the first device have work.
     pub(super) quiet_neighbour: bool,
     /// The policy is asked thrice each time.
@@ -57,10 +59,20 @@ impl Plan {
             queues: 1 + below(8, &mut generator(seed, DEVICE_STREAM - 1)),
             bystanders: 0,
             churn: true,
+            hints: HintKinds::ALL,
             quiet_neighbour: false,
             again: false,
             full: true,
         }
+    }
+
+    /// What is left of hints.
+    fn given(&self, hints: Hints) -> Hints {
+        let mut given = hints.only(self.hints);
+        if hints.priority == Priority::NO_EXECUTE {
+            given.priority = hints.priority;
+        }
+        given
     }
 
     /// Without full decisions, for a comparison of two runs.
@@ -188,7 +200,7 @@ impl<P: Policy> Rig<P> {
     }
 
     fn enter(&mut self, device: usize, process: u32, hints: Hints) -> Result<QueueId, Broken> {
-        let device = DeviceId(device as u16);
+        let (device, hints) = (DeviceId(device as u16), self.plan.given(hints));
         let attach = Attach { device, process: ProcessId(process), hints, ..Attach::default() };
         self.scheduler.attach(self.now(), attach).map_err(refused)
     }
@@ -291,6 +303,7 @@ impl<P: Policy> Rig<P> {
             }
             self.queues[index] = self.attach(device, hints)?;
         } else {
+            let hints = self.plan.given(hints);
             self.scheduler.set_hints(self.now(), id, hints).map_err(refused)?;
         }
         self.settle()

@@ -1,6 +1,6 @@
 //! Runs that must go alike.
 
-use xsched_core::hint::Hints;
+use xsched_core::hint::{HintKinds, Hints};
 use xsched_core::policy::Policy;
 
 use crate::queues::extreme_hints;
@@ -51,6 +51,37 @@ pub(super) fn asked_again<P: Policy>(
     let thrice = ran(make, declared, Plan { again: true, ..plan })?;
     let what = "if it is asked more often than something changes";
     same_orders(&once.orders, &thrice.orders, Check::Idempotent, what)
+}
+
+/// Hints that the policy does not name change no order.
+pub(super) fn without_other_hints<P: Policy>(
+    make: &impl Fn() -> P,
+    declared: &Declared,
+    plan: Plan,
+) -> Result<(), Broken> {
+    let plan = plan.of_a_twin(ORDERS_MS);
+    let all = ran(make, declared, plan)?;
+    let named = ran(make, declared, Plan { hints: make().needs().hints, ..plan })?;
+    let when = "without hints that `Needs::hints` does not name";
+    same_orders(&all.orders, &named.orders, Check::Hints, when)
+}
+
+/// Kinds of hints without which orders are others.
+pub(super) fn noticed<P: Policy>(
+    make: &impl Fn() -> P,
+    declared: &Declared,
+    plan: Plan,
+) -> Result<HintKinds, Broken> {
+    let plan = plan.of_a_twin(ORDERS_MS);
+    let all = ran(make, declared, plan)?;
+    let mut noticed = HintKinds::NONE;
+    for kind in HintKinds::ALL.iter().map(|kind| HintKinds::of(&[kind])) {
+        let hints = HintKinds::ALL.without(kind);
+        if ran(make, declared, Plan { hints, ..plan })?.orders != all.orders {
+            noticed = noticed.with(kind);
+        }
+    }
+    Ok(noticed)
 }
 
 fn same_orders(

@@ -4,7 +4,7 @@ use xsched_core::hint::PolicyHint;
 use xsched_core::policy::Policy as _;
 use xsched_core::time::Duration;
 use xsched_policies::Any;
-use xsched_policy_conformance::{Declared, Scans, check};
+use xsched_policy_conformance::{Declared, Scans, check, noticed_hints};
 
 fn make(name: &str) -> Any {
     name.parse().expect("a listed name")
@@ -23,6 +23,14 @@ fn all_policies_keep_what_they_promise() {
         }
     }
     assert!(failures.is_empty(), "{failures:#?}");
+}
+
+#[test]
+fn policies_name_the_hints_that_they_take_notice_of() {
+    for name in Any::NAMES {
+        let noticed = noticed_hints(|| make(name), Declared::of(name), 1..=8);
+        assert_eq!(noticed, Ok(make(name).needs().hints), "{name}");
+    }
 }
 
 /// With turns, and with ageing as well, which ends them.

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use xsched_core::hint::Priority;
+use xsched_core::hint::{HintKind, HintKinds, Priority};
 use xsched_core::id::QueueId;
 use xsched_core::policy::{Changed, Decisions, Event, MayHold, Needs, Policy, Urgency, Verdict};
 use xsched_core::scheduler::{QueueInfo, QueueTable};
@@ -34,16 +34,22 @@ where
     }
 }
 
-/// Says what it may hold.
-struct Sparing<P>(P, MayHold);
+/// Says what it may hold, and which hints it looks at.
+struct Saying<P>(P, Needs);
 
-impl<P: Policy> Policy for Sparing<P> {
+impl<P> Saying<P> {
+    fn may_hold(policy: P, may_hold: MayHold) -> Self {
+        Self(policy, Needs { may_hold, ..Needs::default() })
+    }
+}
+
+impl<P: Policy> Policy for Saying<P> {
     fn name(&self) -> &'static str {
-        "sparing"
+        "saying"
     }
 
     fn needs(&self) -> Needs {
-        Needs { may_hold: self.1, ..Needs::default() }
+        self.1
     }
 
     fn decide(
@@ -168,11 +174,12 @@ fn queues_that_must_not_run() {
 
 #[test]
 fn the_highest_is_not_spared() {
-    let first = || Sparing(rule(|_, _, queues, out| lowest(queues, out, |_| 0)), MayHold::Peers);
+    let any = || rule(|_, _, queues, out| lowest(queues, out, |_| 0));
+    let first = || Saying::may_hold(any(), MayHold::Peers);
     assert_eq!(caught(first, plain()), Some(Check::Spared));
     let highest = |spared| {
         let by_priority = |info: &QueueInfo| -i64::from(info.hints.priority.get());
-        Sparing(rule(move |_, _, queues, out| lowest(queues, out, by_priority)), spared)
+        Saying::may_hold(rule(move |_, _, queues, out| lowest(queues, out, by_priority)), spared)
     };
     let caught = |spared| caught(|| highest(spared), plain());
     assert_eq!(caught(MayHold::Peers), None);
@@ -202,6 +209,18 @@ fn hints_that_are_noticed_late() {
         })
     };
     assert_eq!(caught(forgetful, plain()), Some(Check::Full));
+}
+
+#[test]
+fn hints_that_are_not_named() {
+    let weighing = |hints: &[HintKind]| {
+        let by_weight = |info: &QueueInfo| -i64::from(info.hints.weight);
+        let needs = Needs { hints: HintKinds::of(hints), ..Needs::default() };
+        Saying(rule(move |_, _, queues, out| lowest(queues, out, by_weight)), needs)
+    };
+    let caught = |hints| caught(|| weighing(hints), plain());
+    assert_eq!(caught(&[HintKind::Deadline]), Some(Check::Hints));
+    assert_eq!(caught(&[HintKind::Weight]), None);
 }
 
 #[test]
