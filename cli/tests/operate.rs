@@ -165,6 +165,7 @@ fn what_processes_do_is_recorded_and_replayed_under_other_policies() {
     assert_eq!((workload.tasks.len(), &*workload.policy), (2, "hpf"));
     let priorities = workload.tasks.iter().map(|task| task.hints.priority.get());
     assert_eq!(priorities.collect::<Vec<_>>(), [5, -5]);
+    assert_eq!(names(&workload), ["urgent", "batch"]);
     for task in &workload.tasks {
         assert!(task.requests.len() > 2, "{task:?}");
         assert!(task.commands.iter().any(|command| command.work_ns > 100_000), "{task:?}");
@@ -213,6 +214,13 @@ fn a_record_that_begins_before_the_first_process_is_replayed_exactly() {
     let text = node.told(&["replay", out, "--orders"]);
     assert!(text.starts_with("identical: "), "{text}");
     assert!(!text.starts_with("identical: 0 "), "{text}");
+    let bytes = fs::read(out).expect("the record");
+    let workload = Workload::extract(&Record::parse(&bytes).expect("a record")).expect("requests");
+    assert_eq!(names(&workload), ["urgent", "batch"]);
+}
+
+fn names(workload: &Workload) -> Vec<&str> {
+    workload.tasks.iter().map(|task| task.name.as_str()).collect()
 }
 
 #[test]

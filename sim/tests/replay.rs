@@ -443,6 +443,46 @@ fn what_is_no_whole_record_is_refused() {
     assert!(text(&shorter).contains("damaged"));
 }
 
+/// As of a daemon whose processes had work long before it was asked for a record.
+#[test]
+fn what_was_ready_before_the_record_began_did_not_wait_for_the_scheduler() {
+    let (_, bytes) = recorded(SCENARIO);
+    let begun = Instant::ZERO + Duration::from_ms(6_000);
+    let notified_ns = |start: Instant| {
+        let mut late = entries(&bytes);
+        for entry in &mut late {
+            entry.at = begun + entry.at.since(Instant::ZERO);
+            match &mut entry.body {
+                Body::Start(_) => entry.at = start,
+                Body::Report(report) => report.ready_since = Instant::from_ns(1),
+                _ => {}
+            }
+        }
+        let bytes = written(&late);
+        Workload::extract(&Record::parse(&bytes).unwrap()).unwrap().overheads.notify_ns
+    };
+    assert!(notified_ns(Instant::ZERO) >= 5_999_999_999);
+    assert_eq!(notified_ns(begun), 0);
+}
+
+#[test]
+fn tasks_have_the_names_of_programs() {
+    let (_, bytes) = recorded(SCENARIO);
+    let mut all = entries(&bytes);
+    let programs = ["python3", "python3", "odd\u{1b}[2J\u{202e}name"];
+    for (index, program) in programs.into_iter().enumerate() {
+        let is_attach = |e: &Entry| matches!(e.body, Body::Attach(_)) && e.queue.index() == index;
+        let at = all.iter().position(is_attach).unwrap();
+        all.insert(at + 1, Entry { body: Body::Program(Name::new(program)), ..all[at] });
+    }
+    let bytes = written(&all);
+    let record = Record::parse(&bytes).unwrap();
+    let workload = Workload::extract(&record).unwrap();
+    let names: Vec<_> = workload.tasks.iter().map(|task| task.name.as_str()).collect();
+    assert_eq!(names, ["python3", "python3-2", "odd__2J_name"]);
+    assert!(matches!(orders(&record), Ok(Orders::Identical { .. })));
+}
+
 #[test]
 fn losses_of_a_queue_cost_only_the_requests_around_them() {
     let (_, bytes) = recorded(SCENARIO);

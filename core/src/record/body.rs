@@ -76,6 +76,8 @@ pub enum Body {
     Device(DeviceNote),
     /// How the queue is set up, apart from what the scheduler knows.
     Queue(QueueNote),
+    /// Program that the queue's process runs.
+    Program(Name),
     /// So many entries are missing here, since the writer could not keep up.
     Gap {
         /// How many.
@@ -160,10 +162,11 @@ const DEVICE: u8 = 131;
 const QUEUE: u8 = 132;
 const GAP: u8 = 133;
 const END: u8 = 134;
+const PROGRAM: u8 = 135;
 
 impl Body {
     pub(super) const fn is_known(kind: u8) -> bool {
-        matches!(kind, ATTACH..=RECONSIDER | SUBMIT..=END)
+        matches!(kind, ATTACH..=RECONSIDER | SUBMIT..=PROGRAM)
     }
 
     /// The number of the kind.
@@ -188,6 +191,7 @@ impl Body {
             Self::Retired { .. } => RETIRED,
             Self::Device(_) => DEVICE,
             Self::Queue(_) => QUEUE,
+            Self::Program(_) => PROGRAM,
             Self::Gap { .. } => GAP,
             Self::End { .. } => END,
         }
@@ -202,7 +206,7 @@ impl Body {
             Self::Hint(hints) => encode_hints(hints, to),
             Self::Start(start) => encode_start(start, to),
             Self::Level(choice) => encode_choice(*choice, to),
-            Self::Policy(name) => to.put(name.encode()),
+            Self::Policy(name) | Self::Program(name) => to.put(name.encode()),
             Self::PolicyHint(hint) => encode_policy_hint(*hint, to),
             Self::Admit { cmd, event } => encode_wait(*cmd, Some(*event), to),
             Self::Cost { device, cost } => encode_cost(*device, cost, to),
@@ -271,6 +275,7 @@ impl Body {
                 adaptive: from.u32()? != 0,
                 capacity: from.u32()?,
             }),
+            PROGRAM => Self::Program(Name::decode(bytes)?),
             GAP => {
                 let lost = from.u64()?;
                 let queue = flag(from.u8()?)?;

@@ -36,6 +36,7 @@
 //! | 132 queue | threshold, batch, adaptive, capacity, u32 each |
 //! | 133 gap | entries lost, of the scheduler (0) or of the queue (1) u8 |
 //! | 134 end | number of entries before it |
+//! | 135 program | name of the program that the queue's process runs |
 //!
 //! A report is 80 bytes: epoch u32, hold state u8, flags u8, 2 zero; submitted, launched, retired,
 //! failures, busy ns, ready since ns, awaited queue, awaited command.

@@ -89,6 +89,7 @@ fn what_the_workload_does_survives_and_truncation_is_noticed() {
     let name = Name::new("host");
     round_trip(Body::Device(DeviceNote { device: DeviceId(1), units: 2, name }));
     round_trip(Body::Queue(QueueNote { threshold: 4, batch: 2, adaptive: true, capacity: 9 }));
+    round_trip(Body::Program(name));
     round_trip(Body::Gap { lost: 4, of: Source::Queue });
     round_trip(Body::Gap { lost: 4, of: Source::Scheduler });
     round_trip(Body::End { entries: 5 });

@@ -55,6 +55,9 @@ pub(super) struct Estimator {
     hold_ns: Vec<u64>,
     /// Orders that ended holds: queue, time, and the time of the next order for that queue.
     resumes: Vec<Resume>,
+    /// Begin of the record, or of what follows a gap: for how long a queue was ready before is no
+    /// wait for the scheduler.
+    from_ns: u64,
 }
 
 /// The end of a hold of a queue that had something on the device.
@@ -97,7 +100,8 @@ impl Estimator {
             }
             Body::Report(report) => {
                 let since_ns = report.ready_since.as_ns();
-                if since_ns > known.ready_since_ns && report.pending() {
+                let is_new = since_ns > known.ready_since_ns && since_ns >= self.from_ns;
+                if is_new && report.pending() {
                     known.ready_since_ns = since_ns;
                     self.notify_ns.push(at_ns.saturating_sub(since_ns));
                 }
@@ -116,9 +120,11 @@ impl Estimator {
         }
     }
 
-    /// Entries are missing: what was begun is not followed any further.
-    pub(super) fn forget(&mut self) {
+    /// The record begins, or goes on after a gap: what was begun before is not followed any
+    /// further.
+    pub(super) fn begin(&mut self, at_ns: u64) {
         self.queues.clear();
+        self.from_ns = at_ns;
     }
 
     pub(super) fn finish(&self, traces: &[(&Trace, Vec<Group>)]) -> Overheads {

@@ -40,7 +40,8 @@ pub struct Workload {
 /// up to the next that was.
 #[derive(Clone, Debug)]
 pub struct Task {
-    /// `queue-0`, and `queue-0.1` for the second queue with that number.
+    /// The program of its process, with a number if several tasks have the same; where the record
+    /// has none `queue-0`, and `queue-0.1` for the second queue with that number.
     pub name: String,
     /// Index into [`Workload::devices`].
     pub device: usize,
@@ -104,6 +105,7 @@ impl Reading {
     fn take(&mut self, entry: &Entry) {
         match entry.body {
             Body::Start(start) => {
+                self.estimator.begin(entry.at.as_ns());
                 self.policy.get_or_insert_with(|| start.policy.as_str().to_owned());
             }
             Body::Policy(_) => self.switches += 1,
@@ -125,7 +127,9 @@ impl Reading {
             }
             Body::Order(_) => self.estimator.take(entry),
             Body::PolicyHint(hint) if self.switches == 0 => self.policy_hints.push(hint),
-            Body::Gap { of: Source::Scheduler, .. } => self.estimator.forget(),
+            Body::Gap { of: Source::Scheduler, .. } => {
+                self.estimator.begin(entry.at.as_ns());
+            }
             _ => self.of_queue(entry),
         }
     }
@@ -141,6 +145,7 @@ impl Reading {
                 | Body::Wait { .. }
                 | Body::Retired { .. }
                 | Body::Queue(_)
+                | Body::Program(_)
                 | Body::Gap { .. }
         );
         if of_workload {
@@ -194,10 +199,15 @@ impl Reading {
         let mut tasks = Vec::new();
         // Each command may meet all overheads, more than once.
         let each_ns = overheads.usual_ns().saturating_mul(4);
-        let mut span_ns = 0u64;
+        let (mut span_ns, mut names) = (0u64, Vec::new());
         for (trace, groups) in &groups {
             let device = devices.iter().position(|note| note.device == trace.attach.device);
-            let task = Task::new(trace, groups, device.unwrap_or(0), start_ns);
+            let mut task = Task::new(trace, groups, device.unwrap_or(0), start_ns);
+            names.push(task.name.clone());
+            let named = names.iter().filter(|name| **name == task.name).count();
+            if named > 1 {
+                task.name = format!("{}-{named}", task.name);
+            }
             let beside_ns = each_ns.saturating_mul(task.commands.len() as u64);
             span_ns = span_ns.saturating_add(task.span_ns()).saturating_add(beside_ns);
             tasks.push(task);
@@ -270,7 +280,7 @@ impl Task {
         }
         let (LevelChoice::Exactly(level) | LevelChoice::UpTo(level)) = trace.attach.level;
         Self {
-            name: name(trace.id),
+            name: name(trace),
             device,
             process: trace.attach.process.0,
             hints: trace.attach.hints,
@@ -306,11 +316,14 @@ impl Task {
     }
 }
 
-fn name(id: QueueId) -> String {
-    match id.generation() {
-        0 | 1 => format!("queue-{}", id.index()),
-        n => format!("queue-{}.{n}", id.index()),
-    }
+fn name(trace: &Trace) -> String {
+    let is_plain = |c: char| c.is_alphanumeric() || "-_.+".contains(c);
+    let plain = |c: char| if is_plain(c) { c } else { '_' };
+    let program = trace.program.map(|name| name.as_str().chars().map(plain).collect::<String>());
+    program.filter(|name| !name.is_empty()).unwrap_or_else(|| match trace.id.generation() {
+        0 | 1 => format!("queue-{}", trace.id.index()),
+        n => format!("queue-{}.{n}", trace.id.index()),
+    })
 }
 
 /// How the queue was set up, brought into range.

@@ -2,7 +2,7 @@
 
 use xsched_core::id::{CmdId, QueueId};
 use xsched_core::message::Claim;
-use xsched_core::record::{Body, QueueNote};
+use xsched_core::record::{Body, Name, QueueNote};
 use xsched_core::scheduler::Attach;
 
 /// A command.
@@ -30,6 +30,7 @@ pub(super) struct Trace {
     pub(super) id: QueueId,
     pub(super) attach: Attach,
     pub(super) note: Option<QueueNote>,
+    pub(super) program: Option<Name>,
     pub(super) commands: Vec<Command>,
     pub(super) groups: Vec<Group>,
     /// Entries that are missing.
@@ -56,6 +57,7 @@ impl Trace {
             id,
             attach,
             note: None,
+            program: None,
             commands: Vec::new(),
             groups: Vec::new(),
             lost: 0,
@@ -89,6 +91,7 @@ impl Trace {
             Body::Wait { cmd, room: false } => self.wait(cmd),
             Body::Retired { upto, busy } => self.retired(at_ns, upto, busy.as_ns()),
             Body::Queue(note) => self.note = Some(note),
+            Body::Program(name) => self.program = Some(name),
             Body::Gap { lost, .. } => {
                 self.lost = self.lost.saturating_add(lost);
                 self.begin_anew();

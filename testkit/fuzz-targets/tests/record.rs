@@ -74,6 +74,7 @@ fn any_body() -> impl Strategy<Value = Body> {
         1 => any::<u32>().prop_map(|units| {
             Body::Device(DeviceNote { device: DeviceId(0), units, name: Name::new("x") })
         }),
+        1 => "\\PC{0,50}".prop_map(|name| Body::Program(Name::new(&name))),
         1 => any::<u64>().prop_map(|lost| Body::Gap { lost, of: Source::Queue }),
     ]
 }

@@ -351,6 +351,7 @@ impl Driver {
         }
         self.update_hints(id, now);
         self.note_device(device, now);
+        self.note_program(key, now);
         Ok(())
     }
 

@@ -26,6 +26,7 @@ impl Driver {
         self.machine.start(now, tape);
         let devices: Vec<_> = self.gpu_clients.all().map(|gpu_client| gpu_client.device).collect();
         devices.into_iter().for_each(|device| self.note_device(device, now));
+        self.gpu_clients.keys().into_iter().for_each(|key| self.note_program(key, now));
         self.gpu_clients.keys().into_iter().for_each(|key| self.note_work(key, now));
         self.gpu_clients.watch_all(true, now).into_iter().for_each(|key| self.refresh(key, now));
         true
@@ -52,6 +53,18 @@ impl Driver {
         if let Some(tape) = self.machine.tape() {
             let body = Body::Device(DeviceNote { device, units: 1, name });
             tape.put(&Entry { at: now, queue: NO_QUEUE, body });
+        }
+    }
+
+    /// Names the program of a process in the record, if there is one.
+    pub(super) fn note_program(&mut self, key: u32, now: Instant) {
+        let (Some(tape), Some(gpu_client)) = (self.machine.tape(), self.gpu_clients.get(key))
+        else {
+            return;
+        };
+        if let Some(client) = self.clients.get(&gpu_client.connection) {
+            let body = Body::Program(Name::new(&client.name));
+            tape.put(&Entry { at: now, queue: gpu_client.queue, body });
         }
     }
 
