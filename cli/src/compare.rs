@@ -9,7 +9,8 @@ use xsched_console::machine::default_threads;
 use xsched_console::output::{Outputs, Places};
 use xsched_console::progress::Progress;
 use xsched_sim::report::{
-    self, CheckFigures, Comparison, Series, combinations, comparison_svg, run_comparison,
+    self, CheckFigures, Combination, Comparison, Series, combinations, comparison_svg,
+    run_comparison,
 };
 use xsched_sim::run::never_holds;
 use xsched_sim::scenario::Scenario;
@@ -45,7 +46,8 @@ pub(crate) fn execute(args: &CompareArgs) -> Result<Ending, CliError> {
     let wall = progress.finish();
     let comparison = result?;
 
-    let notes = overload(&comparison) + &text::checks(&checks(&comparison));
+    let unnoticed = text::unnoticed(&scenario, policies(&combinations));
+    let notes = overload(&comparison) + &unnoticed + &text::checks(&checks(&comparison));
     if outputs.svg.is_some() || outputs.html.is_some() {
         let runs: Vec<_> = comparison.runs.iter().map(Series::distributions).collect();
         let svg = comparison_svg(&combinations, &runs)?;
@@ -71,6 +73,13 @@ pub(crate) fn execute(args: &CompareArgs) -> Result<Ending, CliError> {
     let heading = format!("{}: {seeds}; {}\n\n", scenario.name, text::speed(commands, wall));
     outputs.tables().print(&(heading + &text::comparison(&comparison) + &notes))?;
     Ok(Ending::new(comparison.violations() > 0))
+}
+
+/// Each policy once.
+fn policies(combinations: &[Combination]) -> Vec<&str> {
+    let mut policies: Vec<_> = combinations.iter().map(|one| one.policy.as_str()).collect();
+    policies.dedup();
+    policies
 }
 
 /// The tasks that were overloaded, with the combination in front.

@@ -63,10 +63,12 @@ pub(crate) fn execute(args: &RunArgs) -> Result<Ending, CliError> {
 
 /// Everything below the heading.
 fn body(series: &Series, scenario: &Scenario) -> String {
+    let unnoticed = text::unnoticed(scenario, [series.first().policy.as_str()]);
     if series.seeds() > 1 {
         return [
             text::bands(series.bands(), series.seeds()),
             text::overload(series.overloads()),
+            unnoticed,
             text::references(series.references()),
             text::fitted(&scenario.fitted),
             text::checks(&series.bands().checks),
@@ -80,7 +82,8 @@ fn body(series: &Series, scenario: &Scenario) -> String {
         count => format!("measured values: {count}, compared when there are several --seeds\n"),
     };
     let overload = text::overload(series.overloads());
-    [text::tasks(run), overload, text::devices(&run.devices), checks, references].concat()
+    [text::tasks(run), overload, unnoticed, text::devices(&run.devices), checks, references]
+        .concat()
 }
 
 /// What is wrong; nothing if nothing is.

@@ -9,7 +9,8 @@ use xsched_sim::report::{
     Bands, CheckFigures, CompareRow, Comparison, DeviceFigures, LatencyBands, LatencyFigures,
     Overload, ReferenceResult, RunFigures, TaskFigures,
 };
-use xsched_sim::scenario::System;
+use xsched_sim::run::unnoticed_hints;
+use xsched_sim::scenario::{Scenario, System};
 use xsched_sim::stats::Band;
 
 /// The name of the line for all tasks together.
@@ -56,6 +57,7 @@ pub(crate) fn tasks(run: &RunFigures) -> String {
         latency_ms: run.pooled_ms.clone(),
         throughput_rps: run.throughput_rps,
         deadline_misses: run.tasks.iter().map(|task| task.deadline_misses).sum(),
+        deadline_ms: run.tasks.iter().find_map(|task| task.deadline_ms),
         unfinished: run.tasks.iter().map(|task| task.unfinished).sum(),
         failed: run.tasks.iter().map(|task| task.failed).sum(),
     };
@@ -68,7 +70,8 @@ fn task_row(task: &TaskFigures, with_failed: bool) -> Vec<String> {
     let LatencyFigures { mean, p50, p95, p99, min, max, std } = task.latency_ms;
     let mut row = vec![task.name.clone(), task.completed.to_string()];
     row.extend([mean, p50, p95, p99, min, max, std].map(ms));
-    row.extend([rate(task.throughput_rps), task.deadline_misses.to_string()]);
+    let misses = task.misses().map_or_else(|| "-".to_owned(), |misses| misses.to_string());
+    row.extend([rate(task.throughput_rps), misses]);
     if with_failed {
         row.push(task.failed.to_string());
     }
@@ -90,6 +93,15 @@ pub(crate) fn overload(overloads: &[Overload]) -> String {
         )
     };
     overloads.iter().map(line).collect()
+}
+
+/// A line for each task with hints of which a policy takes no notice.
+pub(crate) fn unnoticed<'p>(
+    scenario: &Scenario,
+    policies: impl IntoIterator<Item = &'p str>,
+) -> String {
+    let lines = policies.into_iter().flat_map(|policy| unnoticed_hints(scenario, policy));
+    lines.map(|line| format!("{line}\n")).collect()
 }
 
 /// The figures of the devices.
@@ -121,18 +133,22 @@ pub(crate) fn devices(devices: &[DeviceFigures]) -> String {
 
 /// The bands over seeds.
 pub(crate) fn bands(bands: &Bands, seeds: u64) -> String {
-    let row = |name: &str, latency: &LatencyBands, throughput: Option<Band>| {
+    let row = |name: &str, latency: &LatencyBands, others: [String; 3]| {
         let latencies = [latency.mean, latency.p50, latency.p99, latency.max];
         let mut row = vec![name.to_owned()];
         row.extend(latencies.map(|figure| band(figure, 3)));
-        row.push(band(throughput, 2));
+        row.extend(others);
         row
     };
-    let tasks = bands.tasks.iter();
-    let tasks = tasks.map(|task| row(&task.name, &task.latency_ms, task.throughput_rps));
-    let total = row(ALL, &bands.total.latency_ms, bands.total.throughput_rps);
+    let tasks = bands.tasks.iter().map(|task| {
+        let counts = [task.completed, task.deadline_misses].map(|count| band(count, 0));
+        let [completed, misses] = counts;
+        row(&task.name, &task.latency_ms, [band(task.throughput_rps, 2), completed, misses])
+    });
+    let total = [band(bands.total.throughput_rps, 2), band(None, 0), band(None, 0)];
+    let total = row(ALL, &bands.total.latency_ms, total);
     let title = format!("latency in ms: median [5th … 95th percentile] over {seeds} seeds");
-    let header = ["<task", "mean", "P50", "P99", "max", "req/s"];
+    let header = ["<task", "mean", "P50", "P99", "max", "req/s", "count", "misses"];
     table(&title, &header, tasks.chain([total]))
 }
 
@@ -183,7 +199,7 @@ pub(crate) fn comparison(comparison: &Comparison) -> String {
 /// What the table of a comparison shows.
 pub(crate) const COMPARISON_TITLE: &str = "latency in ms; ratios to the first combination";
 /// The header of the table of a comparison, with `<` before columns of words.
-pub(crate) const COMPARISON_HEADER: [&str; 11] = [
+pub(crate) const COMPARISON_HEADER: [&str; 12] = [
     "<policy",
     "<level",
     "<task",
@@ -192,6 +208,7 @@ pub(crate) const COMPARISON_HEADER: [&str; 11] = [
     "P99",
     "max",
     "req/s",
+    "count",
     "misses",
     "P99 ratio",
     "req/s ratio",
@@ -203,7 +220,8 @@ pub(crate) fn comparison_rows(comparison: &Comparison) -> impl Iterator<Item = V
         let level = row.combination.level.map_or_else(|| "-".to_owned(), |l| format!("Lv{l}"));
         let mut cells = vec![row.combination.policy, level, row.task];
         cells.extend([row.mean, row.p50, row.p99, row.max].map(ms));
-        cells.extend([rate(row.throughput_rps), number(row.deadline_misses, 0)]);
+        cells.push(rate(row.throughput_rps));
+        cells.extend([row.completed, row.deadline_misses].map(|count| number(count, 0)));
         cells.extend([number(row.p99_ratio, 3), number(row.throughput_ratio, 3)]);
         cells
     };

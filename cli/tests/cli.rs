@@ -228,6 +228,52 @@ fn a_comparison_has_a_line_per_combination_and_task() {
 }
 
 #[test]
+fn why_a_policy_misses_deadlines_is_said() {
+    let folder = Folder::new();
+    let text = SCENARIO.replace("priority = 5", "priority = 5\ndeadline_ms = 2");
+    let file = folder.write("a.toml", &text);
+    let run = good(&["sim", "run", &file, "--policy", "wfq"]);
+    let line = "task short: wfq takes no notice of priority, deadline\n";
+    assert!(run.contains(line), "{run}");
+    assert!(!good(&["sim", "run", &file, "--policy", "strict_edf"]).contains("takes no notice"));
+    // Counts and misses over several seeds and side by side, and none of a task without a deadline.
+    let cells = |text: &str, task: &str, at: usize| {
+        let line = text.lines().find(|line| line.split_whitespace().any(|word| word == task));
+        let line = line.unwrap_or_else(|| panic!("no {task}: {text}")).to_owned();
+        line.split_whitespace().nth(at).expect("a cell").to_owned()
+    };
+    let page = folder.path("a.html");
+    let policies = ["--policies", "fcfs,wfq", "--html", &page];
+    let compared = good(&[&["sim", "compare", &file], &policies[..]].concat());
+    assert!(compared.contains(line) && folder.read("a.html").contains(line.trim_end()));
+    assert!(compared.contains("task short: fcfs takes no notice of priority, deadline\n"));
+    let number = |text: String| text.parse::<u64>().unwrap_or_else(|_| panic!("{text}"));
+    let (count, misses) =
+        (number(cells(&compared, "short", 8)), number(cells(&compared, "short", 9)));
+    assert!(0 < misses && misses <= count, "{misses} of {count}: {compared}");
+    assert_eq!(cells(&compared, "long", 9), "-");
+    let picture = folder.read("a.html");
+    for words in ["deadline 2 ms, late: fcfs", &format!("n = {count}")] {
+        assert!(picture.contains(words), "{words}");
+    }
+    let seeds = good(&["sim", "run", &file, "--seeds", "3"]);
+    let header = seeds.lines().find(|line| line.contains("P99")).expect("a header");
+    assert!(header.contains("count") && header.contains("misses"), "{seeds}");
+    assert!(seeds.contains("takes no notice of priority, deadline"), "{seeds}");
+    // The trace has the deadlines, and says which requests were late.
+    let trace = folder.path("a.json");
+    good(&["sim", "run", &file, "--trace", &trace]);
+    let trace = json(&folder.read("a.json"));
+    let events = trace["traceEvents"].as_array().expect("events");
+    let with = |words: &str| {
+        let name = |event: &&Value| event["name"].as_str().is_some_and(|name| name.contains(words));
+        events.iter().filter(name).count() as u64
+    };
+    assert_eq!(with(", late") - with("unfinished, late"), misses);
+    assert!(with("deadline of request") >= count);
+}
+
+#[test]
 fn a_comparison_writes_a_page() {
     let folder = Folder::new();
     let device = include_str!("../../sim/devices/mi308x.toml");

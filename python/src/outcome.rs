@@ -52,6 +52,7 @@ fn kind(kind: SpanKind) -> &'static str {
     match kind {
         SpanKind::Command => "command",
         SpanKind::Request => "request",
+        SpanKind::Unfinished => "unfinished",
         SpanKind::Hold => "hold",
         SpanKind::Save => "save",
         SpanKind::Restore => "restore",

@@ -163,6 +163,7 @@ fn row_of<'py>(py: Python<'py>, row: &CompareRow) -> PyResult<Bound<'py, PyDict>
     dict.set_item("p99_ms", row.p99)?;
     dict.set_item("max_ms", row.max)?;
     dict.set_item("throughput_rps", row.throughput_rps)?;
+    dict.set_item("completed", row.completed)?;
     dict.set_item("deadline_misses", row.deadline_misses)?;
     dict.set_item("p99_ratio", row.p99_ratio)?;
     dict.set_item("throughput_ratio", row.throughput_ratio)?;

@@ -415,8 +415,10 @@ class CompareRow:
     p99_ratio: Optional[float]
     #: Requests per second of all tasks over that under the first policy.
     total_ratio: Optional[float]
-    #: Counted requests that ended after the task's deadline.
+    #: Counted requests that ended after the task's deadline; None without a deadline.
     deadline_misses: Optional[float] = None
+    #: Counted requests.
+    completed: Optional[float] = None
     #: Requests per second over that of the same task under the first policy.
     throughput_ratio: Optional[float] = None
 

@@ -40,6 +40,8 @@ pub struct TaskOutcome {
     pub name: String,
     /// Priority, for reports.
     pub priority: i16,
+    /// Deadline after arrival, if the task has one.
+    pub deadline_ns: Option<u64>,
     /// Latency from arrival to completion of each counted request, in order of completion.
     pub latencies_ns: Vec<u64>,
     /// Requests that arrived before the warm-up was over and were completed after it. They count
@@ -131,6 +133,8 @@ pub enum SpanKind {
     Command,
     /// A request from arrival to completion.
     Request,
+    /// A request that was not complete at the end, from arrival to the end.
+    Unfinished,
     /// The queue was held by the scheduler.
     Hold,
     /// Saving a context.

@@ -1,7 +1,10 @@
 //! Running a scenario.
 
+use std::fmt;
+
 use thiserror::Error;
 use xsched_core::hal::Contract;
+use xsched_core::hint::{HintKinds, Priority};
 use xsched_core::policy::{MayHold, Policy};
 use xsched_policies::Any;
 
@@ -92,6 +95,58 @@ pub fn never_holds(policy: &str) -> bool {
         Ok(policy) => policy.needs().may_hold == MayHold::Nothing,
         Err(_) => policy.parse::<System>().is_ok(),
     }
+}
+
+/// Hints of a task of which a policy takes no notice.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnnoticedHints {
+    /// Name of the task, as in the scenario.
+    pub task: String,
+    /// Name of the policy.
+    pub policy: &'static str,
+    /// Kinds of the hints.
+    pub hints: HintKinds,
+}
+
+impl fmt::Display for UnnoticedHints {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { task, policy, hints } = self;
+        write!(f, "task {task}: {policy} takes no notice of {hints}")
+    }
+}
+
+/// The tasks of a scenario with hints of which a policy takes no notice, as it says itself in its
+/// [`Needs`](xsched_core::policy::Needs). None for a system and an unknown policy.
+///
+/// ```
+/// use std::path::Path;
+///
+/// use xsched_sim::run::unnoticed_hints;
+/// use xsched_sim::scenario::Scenario;
+///
+/// let text = "version = 1\nname = \"one\"\nduration_ms = 5\n[[device]]\nname = \"d\"\n\
+///     [[task]]\nname = \"t\"\narrival = { kind = \"closed\", think_ms = 0 }\n\
+///     command = { kind = \"constant\", us = 100 }\npriority = 3\ndeadline_ms = 2\nweight = 5\n";
+/// let scenario = Scenario::parse(text, Path::new("one.toml"))?;
+/// let lines = unnoticed_hints(&scenario, "wfq");
+/// assert_eq!(lines[0].to_string(), "task t: wfq takes no notice of priority, deadline");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[must_use]
+pub fn unnoticed_hints(scenario: &Scenario, policy: &str) -> Vec<UnnoticedHints> {
+    let Ok(policy) = policy.parse::<Any>() else { return Vec::new() };
+    let needs = policy.needs();
+    let unnoticed = |task: &TaskSpec| {
+        let mut hints = task.hints();
+        // Every policy that holds queues takes notice of that.
+        if hints.priority == Priority::NO_EXECUTE && needs.may_hold != MayHold::Nothing {
+            hints.priority = Priority::DEFAULT;
+        }
+        let hints = hints.kinds().without(needs.hints);
+        let (task, policy) = (task.name.clone(), policy.name());
+        (!hints.is_empty()).then_some(UnnoticedHints { task, policy, hints })
+    };
+    scenario.tasks.iter().filter_map(unnoticed).collect()
 }
 
 /// Runs a scenario once. `progress` gets the share that is done, 0 to 1, now and then.
@@ -233,4 +288,26 @@ fn check_level(scenario: &Scenario, task: &TaskSpec, level: u8) -> Result<(), Ru
         device: device.name.clone(),
         max: device.max_level,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    #[test]
+    fn a_queue_that_must_not_run_is_no_hint_that_a_policy_passes_over() {
+        let text = "version = 1\nname = \"one\"\nduration_ms = 5\n[[device]]\nname = \"d\"\n\
+            [[task]]\nname = \"t\"\narrival = { kind = \"closed\", think_ms = 0 }\n\
+            command = { kind = \"constant\", us = 100 }\npriority = -256\ncpu_priority = 4\n";
+        let scenario = Scenario::parse(text, Path::new("one.toml")).expect("a scenario");
+        let lines = |policy: &str| {
+            let all = unnoticed_hints(&scenario, policy);
+            all.iter().map(ToString::to_string).collect::<Vec<_>>()
+        };
+        assert_eq!(lines("mlfq"), ["task t: mlfq takes no notice of CPU priority"]);
+        assert_eq!(lines("FCFS"), ["task t: fcfs takes no notice of priority, CPU priority"]);
+        assert!(lines("chpf").is_empty() && lines("mps").is_empty() && lines("none").is_empty());
+    }
 }

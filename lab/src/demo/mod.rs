@@ -186,12 +186,12 @@ pub(crate) fn picture(
     let scheduled = plan.policy.name();
     let mut combinations =
         vec![name("alone", None), name("unscheduled", None), name(scheduled, level)];
-    let mut outcomes = vec![&live.alone, &live.unscheduled, &live.scheduled];
+    let measured = [&live.alone, &live.unscheduled, &live.scheduled];
+    let mut runs = measured.map(Distributions::measured).to_vec();
     if let Some(simulated) = simulated {
         combinations.push(name("simulated unscheduled", None));
         combinations.push(name(&format!("simulated {scheduled}"), level));
-        outcomes.extend([&simulated.unscheduled, &simulated.scheduled]);
+        runs.extend([&simulated.unscheduled, &simulated.scheduled].map(Distributions::of));
     }
-    let runs: Vec<_> = outcomes.into_iter().map(Distributions::of).collect();
     Ok(comparison_svg(&combinations, &runs.iter().collect::<Vec<_>>())?)
 }

@@ -157,6 +157,11 @@ impl Engine<'_> {
         for queue in 0..self.queues.len() {
             self.hold_ended(queue);
         }
+        for (task, thread) in (0..).zip(&self.threads) {
+            for (number, arrived_ns) in (thread.completed..).zip(thread.unfinished()) {
+                self.figures.span(task, SpanKind::Unfinished, arrived_ns, end_ns, number);
+            }
+        }
         let breaches = |contract: &Contract| contract.violations();
         let breaches = self.queues.iter().map(|q| breaches(q.contract)).sum();
         let checks = self.checks.take().map(|checks| checks.into_outcomes(breaches));
@@ -191,9 +196,10 @@ impl Engine<'_> {
         TaskOutcome {
             name: thread.spec.name.clone(),
             priority: thread.spec.priority,
+            deadline_ns: thread.spec.deadline_ns,
             latencies_ns: figures.latencies_ns.clone(),
             early: figures.early,
-            unfinished: if thread.is_closed() { 0 } else { thread.unfinished() },
+            unfinished: if thread.is_closed() { 0 } else { thread.unfinished().count() as u64 },
             deadline_misses: figures.deadline_misses,
             failed: figures.failed,
             measured_ns: until_ns.saturating_sub(from_ns),

@@ -197,9 +197,11 @@ impl Thread {
         times[self.rngs.wakes.random_range(0..times.len())]
     }
 
-    /// Requests that have arrived and are not complete.
-    pub(super) fn unfinished(&self) -> u64 {
-        (self.arrived.len() + usize::from(self.current.is_some()) + self.sent.len()) as u64
+    /// When each request arrived that is not complete.
+    pub(super) fn unfinished(&self) -> impl Iterator<Item = u64> {
+        let sent = self.sent.iter().map(|sent| sent.arrived_ns);
+        let current = self.current.iter().map(|request| request.arrived_ns);
+        sent.chain(current).chain(self.arrived.iter().map(|(arrived_ns, _)| *arrived_ns))
     }
 
     /// Commands of the present request that are not submitted.

@@ -129,6 +129,16 @@ impl Axis {
         Self { log: true, low, high, ticks, minor, decimals: 0 }
     }
 
+    /// A label with what kind of axis it is.
+    pub(crate) fn labelled(&self, label: &str) -> String {
+        format!("{label}, {}", if self.log { "logarithmic" } else { "linear" })
+    }
+
+    /// A label that says it if the axis is logarithmic.
+    pub(crate) fn marked(&self, label: &str) -> String {
+        if self.log && !label.is_empty() { self.labelled(label) } else { label.to_owned() }
+    }
+
     /// Where a latency in milliseconds goes.
     fn place(&self, ms: f64) -> f64 {
         if self.log { ms.log10() } else { ms }
@@ -188,6 +198,8 @@ mod tests {
         assert_eq!(labels(1.0, 2.0), ["1.0", "1.2", "1.4", "1.6", "1.8", "2.0"]);
         assert_eq!(labels(0.011, 0.013), ["0.0110", "0.0115", "0.0120", "0.0125", "0.0130"]);
         assert!(!Axis::new(1.0, 20.0).log);
+        assert_eq!(Axis::new(1.0, 20.0).labelled("latency (ms)"), "latency (ms), linear");
+        assert_eq!(Axis::new(1.0, 21.0).labelled("P99"), "P99, logarithmic");
     }
 
     #[test]

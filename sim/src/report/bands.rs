@@ -55,8 +55,9 @@ pub struct TaskBands {
     pub latency_ms: LatencyBands,
     /// Completed requests per second.
     pub throughput_rps: Option<Band>,
-    /// Counted requests that ended after the task's deadline; not in the JSON.
-    #[serde(skip)]
+    /// Counted requests.
+    pub completed: Option<Band>,
+    /// Those of them that ended after the task's deadline; `None` without a deadline.
     pub deadline_misses: Option<Band>,
 }
 
@@ -115,7 +116,8 @@ fn task_bands(place: usize, first: &TaskFigures, runs: &[RunFigures]) -> TaskBan
         name: first.name.clone(),
         latency_ms: LatencyBands::of(&latencies),
         throughput_rps: Band::of(tasks.iter().filter_map(|task| task.throughput_rps)),
-        deadline_misses: Band::of(tasks.iter().map(|task| task.deadline_misses as f64)),
+        completed: Band::of(tasks.iter().map(|task| task.completed as f64)),
+        deadline_misses: Band::of(tasks.iter().filter_map(|task| Some(task.misses()? as f64))),
     }
 }
 
@@ -459,6 +461,26 @@ mod tests {
         assert_eq!(deviation_percent(9.0, 10.0), Some(-10.0));
         assert_eq!(deviation_percent(0.0, 0.0), Some(0.0));
         assert_eq!(deviation_percent(1.0, 0.0), None);
+    }
+
+    #[test]
+    fn misses_have_a_band_where_there_is_a_deadline() {
+        let late = |seed: u64| {
+            let mut outcome = scaled(seed, 1);
+            outcome.tasks[0].deadline_ns = Some(2_500_000);
+            outcome.tasks[0].deadline_misses = seed;
+            RunFigures::of(&outcome)
+        };
+        let bands = Bands::of(&[late(1), late(2), late(4)]);
+        let misses = bands.tasks[0].deadline_misses;
+        assert_eq!(misses, Some(Band { runs: 3, p5: 1.0, median: 2.0, p95: 4.0 }));
+        assert_eq!(bands.tasks[0].completed.map(|band| band.median), Some(4.0));
+        assert_eq!(bands.tasks[1].deadline_misses, None);
+        let json: serde_json::Value = serde_json::from_str(&to_json(&bands)).unwrap();
+        assert_eq!(json["tasks"][0]["deadline_misses"]["p95"], 4.0);
+        let run: serde_json::Value = serde_json::from_str(&to_json(&late(1))).unwrap();
+        assert_eq!(run["tasks"][0]["deadline_ms"], 2.5);
+        assert!(run["tasks"][1].get("deadline_ms").is_none());
     }
 
     #[test]

@@ -88,7 +88,9 @@ pub struct CompareRow {
     pub max: Option<f64>,
     /// Requests per second.
     pub throughput_rps: Option<f64>,
-    /// Counted requests that ended after the task's deadline.
+    /// Counted requests.
+    pub completed: Option<f64>,
+    /// Those of them that ended after the task's deadline; `None` without a deadline.
     pub deadline_misses: Option<f64>,
     /// 99th percentile over that of the same task under the first combination.
     pub p99_ratio: Option<f64>,
@@ -136,6 +138,7 @@ fn rows<'a>(
             p99,
             max: median(task.latency_ms.max),
             throughput_rps,
+            completed: median(task.completed),
             deadline_misses: median(task.deadline_misses),
             p99_ratio: ratio(p99, base_p99),
             throughput_ratio: ratio(throughput_rps, base_rps),

@@ -16,8 +16,8 @@ pub struct Distributions {
     pub(crate) scenario: String,
     pub(crate) policy: String,
     pub(crate) level: u8,
-    /// The first seed.
-    pub(crate) seed: u64,
+    /// The first seed; `None` if the runs were measured.
+    pub(crate) seed: Option<u64>,
     /// Runs whose distributions are kept.
     pub(crate) kept: u64,
     /// All runs.
@@ -29,6 +29,10 @@ pub struct Distributions {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct TaskDistributions {
     pub(crate) name: String,
+    pub(crate) deadline_ns: Option<u64>,
+    /// Requests of the runs that are kept, and those of them that missed the deadline.
+    pub(crate) requests: u64,
+    pub(crate) misses: u64,
     /// For each run in which requests completed, the latency at each share, in nanoseconds.
     runs: Vec<Box<[u64]>>,
 }
@@ -50,11 +54,17 @@ impl Distributions {
             scenario: outcome.scenario.clone(),
             policy: outcome.policy.clone(),
             level: outcome.level,
-            seed: outcome.seed,
+            seed: Some(outcome.seed),
             kept: 1,
             runs: 1,
             tasks: outcome.tasks.iter().map(TaskDistributions::of).collect(),
         }
+    }
+
+    /// Distributions of a run on a device, in the form of an outcome.
+    #[must_use]
+    pub fn measured(outcome: &Outcome) -> Self {
+        Self { seed: None, ..Self::of(outcome) }
     }
 
     /// Adds later runs of the same, or only counts them if enough are kept.
@@ -66,6 +76,8 @@ impl Distributions {
         self.kept += later.kept;
         // Runs of one scenario have the same tasks in each place.
         for (task, later) in self.tasks.iter_mut().zip(later.tasks) {
+            task.requests += later.requests;
+            task.misses += later.misses;
             task.runs.extend(later.runs);
         }
     }
@@ -76,7 +88,13 @@ impl TaskDistributions {
         let summary = Summary::new(task.latencies_ns.clone());
         let at = |share| nearest_rank_of(summary.sorted(), share, SHARES).copied();
         let run: Option<Box<[u64]>> = (0..=SHARES).map(at).collect();
-        Self { name: task.name.clone(), runs: run.into_iter().collect() }
+        Self {
+            name: task.name.clone(),
+            deadline_ns: task.deadline_ns,
+            requests: summary.count(),
+            misses: task.deadline_misses,
+            runs: run.into_iter().collect(),
+        }
     }
 
     /// Curve to draw; `None` if no request completed in any run.
@@ -92,6 +110,15 @@ impl TaskDistributions {
             curve.high.extend(summary.max());
         }
         Some(curve)
+    }
+
+    /// Number of samples and of missed deadlines, for a legend.
+    pub(crate) fn count(&self) -> String {
+        let Self { deadline_ns, requests, misses, .. } = self;
+        match deadline_ns {
+            Some(_) => format!("n = {requests}, {misses} late"),
+            None => format!("n = {requests}"),
+        }
     }
 }
 
@@ -134,7 +161,10 @@ mod tests {
         let half = SHARES as usize / 2;
         let at_half = [&curve.low, &curve.median, &curve.high].map(|line| line[half] / 1_000_000);
         assert_eq!(at_half, [2, 4, 18]);
-        assert_eq!((runs.seed, runs.kept, runs.runs), (7, 3, 3));
+        assert_eq!((runs.seed, runs.kept, runs.runs), (Some(7), 3, 3));
+        assert_eq!(runs.tasks[0].count(), "n = 12");
+        let late = TaskDistributions { deadline_ns: Some(1), ..runs.tasks[0].clone() };
+        assert_eq!(late.count(), "n = 12, 3 late");
     }
 
     #[test]

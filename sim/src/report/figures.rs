@@ -97,6 +97,9 @@ pub struct TaskFigures {
     pub throughput_rps: Option<f64>,
     /// Counted requests that ended after the task's deadline.
     pub deadline_misses: u64,
+    /// Deadline after arrival; left out of the JSON of a task without one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub deadline_ms: Option<f64>,
     /// Requests that had arrived at the end and were not complete, of a task whose requests arrive
     /// however long they take; left out of the JSON when there were none.
     #[serde(skip_serializing_if = "is_zero")]
@@ -115,9 +118,16 @@ impl TaskFigures {
             latency_ms: LatencyFigures::of(&summary),
             throughput_rps: per_second(task.completed_in_window(), task.measured_ns),
             deadline_misses: task.deadline_misses,
+            deadline_ms: task.deadline_ns.map(|ns| ns as f64 / NS_PER_MS),
             unfinished: task.unfinished,
             failed: task.failed,
         }
+    }
+
+    /// Counted requests that missed the deadline; `None` of a task without one.
+    #[must_use]
+    pub const fn misses(&self) -> Option<u64> {
+        if self.deadline_ms.is_some() { Some(self.deadline_misses) } else { None }
     }
 
     /// True if requests arrived faster than they were served: at least ten, and 5 % of all that

@@ -17,7 +17,7 @@ pub(crate) mod chart;
 mod compare;
 mod distributions;
 mod figures;
-mod panel;
+pub(crate) mod panel;
 mod style;
 pub(crate) mod svg;
 mod timeline;

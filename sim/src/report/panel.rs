@@ -18,18 +18,34 @@ const NOTE_CHARACTER: f64 = 5.6;
 const LEFT: u32 = 60;
 const RIGHT: u32 = 18;
 
+/// Requests from which on a distribution is drawn as a curve. Of fewer each one is a point: below
+/// it the points of a curve are more than 3 % apart.
+pub(crate) const CURVE_FROM: u64 = 30;
+/// Size of a point, and the pattern and the width of the line at a deadline.
+const POINT: u32 = 3;
+const DEADLINE: (i32, i32) = (2, 6);
+const DEADLINE_WIDTH: u32 = 3;
+/// The top of a diagram, a little above 100 %, so that a line there is not hidden by the edge.
+const TOP: f64 = 101.5;
+
 /// One diagram.
 pub(super) struct Panel {
     /// Shown above the diagram when there are several.
     title: String,
+    /// Notes below the title.
+    facts: Vec<String>,
     lines: Vec<Line>,
     axis: Axis,
 }
 
-struct Line {
+/// What a line of a diagram is drawn from.
+pub(super) struct Line {
     /// Index into the entries of the legend.
-    entry: usize,
-    curve: Curve,
+    pub(super) entry: usize,
+    pub(super) curve: Curve,
+    /// Requests that the curve is of.
+    pub(super) requests: u64,
+    pub(super) deadline_ns: Option<u64>,
 }
 
 /// A line of the legend: a name, and the line that it is the name of.
@@ -41,17 +57,18 @@ pub(super) struct Entry {
 }
 
 impl Panel {
-    /// A diagram of these curves, each with the index of its entry; at least one. If it `may_cut`,
-    /// its axis may end before a few of them do.
-    pub(super) fn new(
-        title: String,
-        curves: impl IntoIterator<Item = (usize, Curve)>,
-        may_cut: bool,
-    ) -> Self {
-        let line = |(entry, curve)| Line { entry, curve };
-        let lines: Vec<Line> = curves.into_iter().map(line).collect();
-        let ends: Vec<_> = lines.iter().map(Line::ends).collect();
-        Self { title, axis: Axis::readable(&ends, may_cut), lines }
+    /// A diagram of these lines, at least one, and of their deadlines. If it `may_cut`, its axis
+    /// may end before a few of them do.
+    pub(super) fn new(title: String, lines: Vec<Line>, may_cut: bool) -> Self {
+        let deadlines = lines.iter().filter_map(Line::deadline_ms);
+        let ends = lines.iter().map(Line::ends).chain(deadlines.map(|ms| (ms, ms)));
+        let axis = Axis::readable(&ends.collect::<Vec<_>>(), may_cut);
+        Self { title, facts: Vec::new(), lines, axis }
+    }
+
+    /// With notes below its title.
+    pub(super) fn with_facts(self, facts: Vec<String>) -> Self {
+        Self { facts, ..self }
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -86,7 +103,10 @@ impl Panel {
         // An entry that coincides with another everywhere is named in the legend.
         let named = |entry: &&usize| legend.get(**entry).is_some_and(|e| e.same_as.is_none());
         let name = |entry: &usize| legend.get(*entry).map_or("", |entry| entry.name.as_str());
-        let mut notes = Vec::new();
+        let mut notes = self.facts.clone();
+        if self.lines.iter().any(Line::is_short) {
+            notes.push(format!("points instead of a curve: n below {CURVE_FROM}"));
+        }
         for (_, entries) in self.drawn() {
             let names: Vec<&str> = entries.iter().filter(named).map(name).collect();
             if names.len() > 1 {
@@ -104,7 +124,26 @@ impl Panel {
         if !cut.is_empty() {
             notes.push(format!("cut off: {}", cut.join(", ")));
         }
+        let beyond = self.deadlines().into_iter().filter(|(ms, _)| self.axis.is_cut(*ms));
+        notes.extend(beyond.map(|(ms, _)| format!("deadline beyond the axis: {} ms", short(ms))));
         notes
+    }
+
+    /// Each deadline in milliseconds, with the entry of its first line; without one if all lines
+    /// have the same.
+    fn deadlines(&self) -> Vec<(f64, Option<usize>)> {
+        let mut deadlines: Vec<(f64, Option<usize>)> = Vec::new();
+        for line in &self.lines {
+            let Some(ms) = line.deadline_ms() else { continue };
+            if deadlines.iter().all(|(known, _)| *known != ms) {
+                deadlines.push((ms, Some(line.entry)));
+            }
+        }
+        let is_common = self.lines.iter().all(|line| line.deadline_ms().is_some());
+        if let ([(_, entry)], true) = (deadlines.as_mut_slice(), is_common) {
+            *entry = None;
+        }
+        deadlines
     }
 
     /// The notes in lines that fit into a diagram of this width.
@@ -128,15 +167,13 @@ impl Panel {
             .margin_top(top)
             .x_label_area_size(40 * SCALE)
             .y_label_area_size(50 * SCALE);
-        // A little above 100 %, so that a line at the top is not hidden by the edge.
-        let mut chart =
-            builder.build_cartesian_2d(self.axis.clone(), 0.0..101.5).map_err(failed)?;
+        let mut chart = builder.build_cartesian_2d(self.axis.clone(), 0.0..TOP).map_err(failed)?;
         chart
             .configure_mesh()
             .y_labels(6)
             .y_max_light_lines(0)
             .y_label_formatter(&|share| format!("{share:.0}"))
-            .x_desc("latency (ms)")
+            .x_desc(self.axis.labelled("latency (ms)"))
             .y_desc("requests within (%)")
             .bold_line_style(GRID.stroke_width(SCALE))
             .light_line_style(FAINT.stroke_width(SCALE))
@@ -148,8 +185,13 @@ impl Panel {
         let drawn = self.drawn();
         let styled =
             || drawn.iter().filter_map(|(line, _)| Some((line, legend.get(line.entry)?.style)));
+        for (ms, entry) in self.deadlines().into_iter().filter(|(ms, _)| !self.axis.is_cut(*ms)) {
+            let color = entry.and_then(|entry| Some(legend.get(entry)?.style.color)).unwrap_or(INK);
+            let style = Style { color, pattern: Some(DEADLINE), width: DEADLINE_WIDTH };
+            draw_line(chart.plotting_area(), vec![(ms, 0.0), (ms, TOP)], style)?;
+        }
         // All bands lie behind all lines.
-        for (line, style) in styled() {
+        for (line, style) in styled().filter(|(line, _)| !line.is_short()) {
             let band = self.band(&line.curve);
             let fill = style.color.mix(0.15).filled();
             if !band.is_empty() {
@@ -158,7 +200,12 @@ impl Panel {
         }
         for (line, style) in styled() {
             let points = self.within(&line.curve.median);
-            if points.len() > 1 {
+            if line.is_short() {
+                for point in samples(&points) {
+                    let dot = Circle::new(point, POINT * SCALE, style.color.filled());
+                    chart.plotting_area().draw(&dot).map_err(failed)?;
+                }
+            } else if points.len() > 1 {
                 draw_line(chart.plotting_area(), points, style)?;
             }
         }
@@ -223,6 +270,15 @@ impl Line {
         (milliseconds(low), milliseconds(high))
     }
 
+    fn deadline_ms(&self) -> Option<f64> {
+        self.deadline_ns.map(milliseconds)
+    }
+
+    /// True if it is of too few requests for a curve.
+    const fn is_short(&self) -> bool {
+        self.requests < CURVE_FROM
+    }
+
     /// True if a reader cannot tell the lines and their bands apart on this axis.
     fn looks_like(&self, other: &Self, axis: &Axis) -> bool {
         let same = |(&one, &other): (&u64, &u64)| {
@@ -266,6 +322,12 @@ fn steps(latencies_ns: &[u64]) -> Vec<(f64, f64)> {
     points
 }
 
+/// The ends of the steps of a distribution of few requests: one for each latency.
+pub(crate) fn samples(steps: &[(f64, f64)]) -> Vec<(f64, f64)> {
+    let is_last = |n: &usize| steps.get(n + 1).is_none_or(|next| next.0 != steps[*n].0);
+    (0..steps.len()).filter(is_last).map(|n| steps[n]).collect()
+}
+
 /// The text in lines of about this many characters, broken at spaces.
 fn wrap(text: &str, room: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
@@ -303,6 +365,14 @@ mod tests {
         let all: Vec<u64> = (0..=200).collect();
         assert!(steps(&all).is_sorted_by(|a, b| a.0 <= b.0 && a.1 < b.1));
         assert_eq!(steps(&all).len(), 201);
+    }
+
+    #[test]
+    fn each_sample_of_few_is_one_point() {
+        let ns: Vec<u64> =
+            (0..=200).map(|share| if share <= 100 { 3_000_000 } else { 5_000_000 }).collect();
+        assert_eq!(samples(&steps(&ns)), [(3.0, 50.0), (5.0, 100.0)]);
+        assert_eq!(samples(&[]), []);
     }
 
     #[test]

@@ -24,8 +24,11 @@ pub(crate) const PALETTE: [RGBColor; 7] = [
 const PATTERNS: [Option<(i32, i32)>; 3] = [None, Some((12, 6)), Some((3, 5))];
 /// Lines that can be told apart by their numbers.
 pub(crate) const MAX_STYLES: usize = PALETTE.len() * PATTERNS.len();
-/// Policies that can be told apart: each colour comes again, darker.
-const MAX_POLICIES: usize = PALETTE.len() * 2;
+/// Kinds that can be told apart: each colour comes again, darker, lighter and darkest.
+const MAX_KINDS: usize = PALETTE.len() * 4;
+/// Places in the palette that a policy goes on by when its colours come again: those that are
+/// compared most have different ones then.
+const ROW_SHIFT: usize = 2;
 
 /// How a line looks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,15 +54,35 @@ impl Style {
             width: WIDTH,
         }
     }
+
+    /// As it is seen behind this many lines that are drawn later.
+    pub(crate) fn behind(self, later: usize) -> Self {
+        let wider = u32::try_from(later).unwrap_or(WIDTH_MAX).min(WIDTH_MAX);
+        Self { width: WIDTH_MAX.min(self.width + 2 * wider), ..self }
+    }
 }
 
-/// The colour of a kind. When the colours run out they come again, darker.
+/// The colour of a kind. When the colours run out they come again, darker, then lighter and
+/// darkest.
 pub(crate) const fn shade(index: usize) -> RGBColor {
     let RGBColor(red, green, blue) = PALETTE[index % PALETTE.len()];
-    if index < PALETTE.len() {
-        return RGBColor(red, green, blue);
+    match index / PALETTE.len() % 4 {
+        0 => RGBColor(red, green, blue),
+        1 => RGBColor(red / 2, green / 2, blue / 2),
+        2 => RGBColor(lighter(red), lighter(green), lighter(blue)),
+        _ => RGBColor(red / 4, green / 4, blue / 4),
     }
-    RGBColor(red / 2, green / 2, blue / 2)
+}
+
+/// Half way to white.
+const fn lighter(part: u8) -> u8 {
+    part / 2 + 128
+}
+
+/// The colour of a policy or a system, by its place in the list of all.
+const fn own_color(place: usize) -> usize {
+    let row = place / PALETTE.len();
+    row * PALETTE.len() + (place + row * ROW_SHIFT) % PALETTE.len()
 }
 
 /// The styles of these combinations, in their order. The colour is that of the policy. If there are
@@ -76,10 +99,10 @@ pub(crate) fn styles(combinations: &[Combination]) -> Vec<Option<Style>> {
     let patterned = several_levels(combinations);
     let style = |one: &Combination| {
         let color = colors.iter().find(|(policy, _)| *policy == one.policy)?.1;
-        let later = names.iter().rev().position(|name| *name == one.policy).unwrap_or(0) as u32;
+        let later = names.iter().rev().position(|name| *name == one.policy).unwrap_or(0);
         let place = one.level.filter(|_| patterned).map_or(0, |level| usize::from(level) - 1);
-        let width = WIDTH_MAX.min(WIDTH + 2 * later);
-        Some(Style { color: shade(color), pattern: PATTERNS[place % PATTERNS.len()], width })
+        let pattern = PATTERNS[place % PATTERNS.len()];
+        Some(Style { color: shade(color), pattern, width: WIDTH }.behind(later))
     };
     combinations.iter().map(style).collect()
 }
@@ -89,20 +112,16 @@ pub(crate) fn several_levels(combinations: &[Combination]) -> bool {
     combinations.iter().filter_map(|one| one.level).collect::<BTreeSet<_>>().len() > 1
 }
 
-/// The policies with their colours. A policy has the same colour in every picture, unless one that
-/// stands before it in the list of all policies has taken that colour.
-fn colors(mut names: Vec<&str>) -> Vec<(&str, usize)> {
-    // Names that are in no list come last, in their order.
-    names.sort_by_key(|name| place(name).unwrap_or(usize::MAX));
-    let mut colors: Vec<(&str, usize)> = Vec::new();
-    for name in names {
-        let wanted = place(name).unwrap_or(0);
-        let slots = (0..MAX_POLICIES).map(|n| {
-            let row = n / PALETTE.len() * PALETTE.len();
-            row + (wanted + n) % PALETTE.len()
-        });
-        let free = |slot: &usize| colors.iter().all(|(_, taken)| taken != slot);
-        if let Some(slot) = slots.into_iter().find(free) {
+/// The names with their colours. A policy or a system has one colour in every picture; other names
+/// have what is left, the last of the palette first.
+fn colors(names: Vec<&str>) -> Vec<(&str, usize)> {
+    let own = |name: &&str| place(name).map(own_color);
+    let known = names.iter().filter_map(|name| Some((*name, own(name)?)));
+    let mut colors: Vec<(&str, usize)> = known.collect();
+    for name in names.into_iter().filter(|name| own(name).is_none()) {
+        let mut slots = (0..PALETTE.len()).rev().chain(PALETTE.len()..MAX_KINDS);
+        let is_free = |slot: &usize| colors.iter().all(|(_, taken)| taken != slot);
+        if let Some(slot) = slots.find(is_free) {
             colors.push((name, slot));
         }
     }
@@ -170,18 +189,40 @@ mod tests {
 
     #[test]
     fn all_colours_differ_until_they_run_out() {
-        let drawn = drawn(policy_names(), &[2]);
-        let mut colors: Vec<_> = drawn.iter().filter_map(|(_, style)| *style).collect();
-        assert_eq!(colors.len(), MAX_POLICIES);
-        colors.sort_by_key(|style| (style.color.0, style.color.1, style.color.2));
-        colors.dedup();
-        assert_eq!(colors.len(), MAX_POLICIES);
+        let systems = System::ALL.map(System::name);
+        let others = ["mine-0", "mine-1", "mine-2"];
+        let names = [policy_names(), &systems, &others].concat();
+        let drawn = drawn(&names, &[2]);
+        let color = |(_, style): &(String, Option<Style>)| Some(style.as_ref()?.color);
+        let colors: Vec<_> = drawn.iter().filter_map(color).collect();
+        assert_eq!(colors.len(), MAX_KINDS);
+        let differ = |n: usize| !colors[..n].contains(&colors[n]);
+        assert!((0..colors.len()).all(differ), "{colors:?}");
         assert!(drawn.last().is_some_and(|(_, style)| style.is_none()));
     }
 
     #[test]
-    fn colours_that_come_again_are_darker() {
-        assert_ne!(shade(7), shade(0));
+    fn a_colour_does_not_depend_on_what_else_is_drawn() {
+        for name in policy_names() {
+            let alone = style(&drawn(&[name], &[2]), &label(name)).color;
+            for other in policy_names().iter().filter(|other| *other != name) {
+                let beside = style(&drawn(&[other, name], &[2]), &label(name)).color;
+                assert_eq!(alone, beside, "{name} beside {other}");
+            }
+        }
+    }
+
+    fn label(name: &str) -> String {
+        if name == "fcfs" { name.to_owned() } else { format!("{name} Lv2") }
+    }
+
+    #[test]
+    fn colours_that_come_again_are_others() {
+        let mut seen = Vec::new();
+        for color in (0..MAX_KINDS).map(shade) {
+            assert!(!seen.contains(&color), "{color:?}");
+            seen.push(color);
+        }
         assert_eq!(shade(6), PALETTE[6]);
     }
 }

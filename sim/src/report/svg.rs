@@ -7,8 +7,8 @@ use plotters::style::text_anchor::{HPos, Pos, VPos};
 use thiserror::Error;
 
 use super::compare::Combination;
-use super::distributions::{Curve, Distributions};
-use super::panel::{Entry, Panel, merge};
+use super::distributions::{Distributions, TaskDistributions};
+use super::panel::{Entry, Line, Panel, merge};
 use super::style::{MAX_STYLES, Style, several_levels, styles};
 use crate::scenario::System;
 
@@ -35,6 +35,9 @@ const CHARACTER: usize = 8 * SCALE as usize;
 const LEGEND_LINE: u32 = 18;
 /// Longest name in a legend or title, in characters.
 const MAX_NAME: usize = 32;
+/// What a legend says of counts and of deadlines.
+const COUNTS: &str = "n: requests";
+const DEADLINES: &str = "dotted upright: deadline";
 
 pub(super) type Result<T> = std::result::Result<T, SvgError>;
 pub(crate) type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
@@ -60,23 +63,35 @@ struct Figure {
 ///
 /// Only if the drawing library refuses, which it has no reason to.
 pub fn latency_svg(runs: &Distributions) -> Result<String> {
-    let tasks = runs.tasks.iter().filter_map(|task| Some((task.name.as_str(), task.curve()?)));
-    let (names, mut curves): (Vec<&str>, Vec<Curve>) = tasks.unzip();
-    let note = left_out(curves.len(), MAX_STYLES, "task");
-    curves.truncate(MAX_STYLES);
+    let (mut legend, mut lines) = (Vec::new(), Vec::new());
+    let mut left = 0;
+    let mut key = vec![COUNTS];
+    for (place, task) in runs.tasks.iter().enumerate() {
+        let Some(line) = line(legend.len(), task) else { continue };
+        // A task has the colour of its place in the scenario, whatever the others did.
+        if place >= MAX_STYLES {
+            left += 1;
+            continue;
+        }
+        if task.deadline_ns.is_some() && !key.contains(&DEADLINES) {
+            key.push(DEADLINES);
+        }
+        let name = format!("{}: {}", shorten(&task.name), task.count());
+        legend.push(Entry { name, style: Style::numbered(place), same_as: None });
+        lines.push(line);
+    }
     let policy = shorten(&runs.policy);
     let what = match runs.policy.parse::<System>() {
         Ok(_) => format!("system {policy}"),
         Err(_) => format!("policy {policy}, Lv{}", runs.level),
     };
-    let styled = (0..MAX_STYLES).map(Style::numbered);
     draw(Figure {
         title: format!("Request latency: {}", shorten(&runs.scenario)),
         subtitle: format!("{what}, {}", seeds(runs)),
-        panels: vec![Panel::new(String::new(), curves.into_iter().enumerate(), false)],
-        key: Vec::new(),
-        legend: names.iter().zip(styled).map(|(name, style)| entry(name, style)).collect(),
-        note,
+        panels: vec![Panel::new(String::new(), lines, false)],
+        key,
+        legend,
+        note: left_out(left, 0, "task"),
     })
 }
 
@@ -86,8 +101,8 @@ pub fn latency_svg(runs: &Distributions) -> Result<String> {
 /// says so. The axis of a diagram may end before up to a third of its lines do, and says so too.
 ///
 /// `runs` are those of the combinations, in their order. Tasks that completed no request under any
-/// combination are left out, and so are all after the twelfth, and all policies after the
-/// fourteenth.
+/// combination are left out, and so are all after the twelfth, and combinations for which no colour
+/// is left. Of fewer than 30 requests each is a point.
 ///
 /// # Errors
 ///
@@ -100,11 +115,9 @@ pub fn comparison_svg(combinations: &[Combination], runs: &[&Distributions]) -> 
     let tasks = runs.first().map_or(&[][..], |first| &first.tasks);
     let panel = |(place, title): (usize, &str)| {
         // Runs of one scenario have the same tasks in each place.
-        let curves = drawn
-            .iter()
-            .enumerate()
-            .filter_map(|(index, runs)| Some((index, runs.tasks.get(place)?.curve()?)));
-        Panel::new(shorten(title), curves, true)
+        let tasks: Vec<_> = drawn.iter().map(|runs| runs.tasks.get(place)).collect();
+        let lines = tasks.iter().enumerate().filter_map(|(entry, task)| line(entry, (*task)?));
+        Panel::new(shorten(title), lines.collect(), true).with_facts(facts(&legend, &tasks))
     };
     let titles = tasks.iter().map(|task| task.name.as_str()).enumerate();
     let mut panels: Vec<Panel> = titles.map(panel).filter(|panel| !panel.is_empty()).collect();
@@ -113,11 +126,13 @@ pub fn comparison_svg(combinations: &[Combination], runs: &[&Distributions]) -> 
     panels.truncate(MAX_PANELS);
     let scenario = runs.first().map_or("", |first| first.scenario.as_str());
     let seeds = runs.first().map_or_else(String::new, |first| seeds(first));
-    let key = if several_levels(combinations) {
-        vec!["colour: policy", "pattern: level"]
-    } else {
-        Vec::new()
-    };
+    let mut key = vec![COUNTS];
+    if tasks.iter().any(|task| task.deadline_ns.is_some()) {
+        key.push(DEADLINES);
+    }
+    if several_levels(combinations) {
+        key.extend(["colour: policy", "pattern: level"]);
+    }
     draw(Figure {
         title: format!("Request latency: {}", shorten(scenario)),
         subtitle: format!("one diagram per task, {seeds}"),
@@ -132,9 +147,33 @@ fn entry(name: &str, style: Style) -> Entry {
     Entry { name: shorten(name), style, same_as: None }
 }
 
+/// The line of a task; `None` if none of its requests completed.
+fn line(entry: usize, task: &TaskDistributions) -> Option<Line> {
+    let TaskDistributions { requests, deadline_ns, .. } = *task;
+    task.curve().map(|curve| Line { entry, curve, requests, deadline_ns })
+}
+
+/// How many requests the lines of a task are of, and how many of them were late: of the task under
+/// each entry of the legend.
+fn facts(legend: &[Entry], tasks: &[Option<&TaskDistributions>]) -> Vec<String> {
+    let drawn = || legend.iter().zip(tasks).filter_map(|(entry, task)| Some((entry, (*task)?)));
+    let requests = || drawn().map(|(_, task)| task.requests);
+    let Some((least, most)) = requests().min().zip(requests().max()) else { return Vec::new() };
+    let count = if least == most { least.to_string() } else { format!("{least} to {most}") };
+    let mut facts = vec![format!("n = {count}")];
+    if let Some(ns) = drawn().find_map(|(_, task)| task.deadline_ns) {
+        let late = drawn()
+            .map(|(entry, task)| format!("{} {} of {}", entry.name, task.misses, task.requests));
+        let late = late.collect::<Vec<_>>().join(", ");
+        facts.push(format!("deadline {} ms, late: {late}", ns as f64 / 1e6));
+    }
+    facts
+}
+
 /// Seeds of the lines.
 fn seeds(runs: &Distributions) -> String {
     let Distributions { seed, kept, runs, .. } = *runs;
+    let Some(seed) = seed else { return "measured".to_owned() };
     if runs <= 1 {
         return format!("seed {seed}");
     }
@@ -323,7 +362,7 @@ where
 mod tests {
     use super::*;
     use crate::outcome::Outcome;
-    use crate::report::samples::{empty_outcome, outcome, scaled, task};
+    use crate::report::samples::{empty_outcome, outcome, task};
     use crate::report::style::PALETTE;
 
     fn with_tasks(tasks: impl IntoIterator<Item = (String, Vec<u64>)>) -> Outcome {
@@ -497,12 +536,67 @@ mod tests {
     }
 
     #[test]
+    fn deadlines_and_counts_are_in_the_picture() {
+        let late = |misses: u64| {
+            let mut outcome = with_tasks([
+                ("a".to_owned(), (10..50).map(|n| n * 1_000_000).collect()),
+                ("b".to_owned(), vec![7_000_000; 50]),
+            ]);
+            (outcome.tasks[0].deadline_ns, outcome.tasks[0].deadline_misses) =
+                (Some(20_000_000), misses);
+            Distributions::of(&outcome)
+        };
+        let picture = latency_svg(&late(29)).unwrap();
+        for words in ["a: n = 40, 29 late", "b: n = 50", "dotted upright: deadline"] {
+            assert!(picture.contains(words), "{words}: {picture}");
+        }
+        let compared = compared(&[("fcfs", 1, late(29)), ("edf", 1, late(3))]);
+        for words in ["n = 40", "deadline 20 ms, late: fcfs Lv1 29 of 40, edf Lv1 3", "n = 50"] {
+            assert!(compared.contains(words), "{words}: {compared}");
+        }
+        let none = latency_svg(&ranges(&[("a", 10, 20)])).unwrap();
+        assert!(!none.contains("deadline") && none.contains("a: n = 101"), "{none}");
+    }
+
+    #[test]
+    fn few_requests_are_points() {
+        let run = |count: u64| {
+            let latencies = (0..count).map(|n| (n + 1) * 1_000_000).collect();
+            latency_svg(&Distributions::of(&with_tasks([("a".to_owned(), latencies)]))).unwrap()
+        };
+        let (few, enough) = (run(29), run(30));
+        assert_eq!(few.matches("<circle").count(), 29);
+        assert!(few.contains("points instead of a curve") && drawn_lines(&few).is_empty());
+        assert!(!enough.contains("<circle") && drawn_lines(&enough).len() == 1);
+    }
+
+    #[test]
+    fn a_task_keeps_its_colour_when_another_completes_nothing() {
+        let of = |first: Vec<u64>| {
+            let spread = (0..=100).map(|n| n * 10_000).collect();
+            let tasks = [("a".to_owned(), first), ("b".to_owned(), spread)];
+            let picture = latency_svg(&Distributions::of(&with_tasks(tasks))).unwrap();
+            drawn_lines(&picture).last().expect("a line").0.clone()
+        };
+        assert_eq!(of(Vec::new()), of((0..=100).map(|n| n * 20_000).collect()));
+    }
+
+    #[test]
+    fn measured_runs_have_no_seed_and_axes_say_what_they_are() {
+        let measured = Distributions::measured(&outcome());
+        let picture = latency_svg(&measured).unwrap();
+        assert!(picture.contains("measured") && !picture.contains("seed"), "{picture}");
+        assert!(picture.contains("latency (ms), linear"), "{picture}");
+        let far = latency_svg(&ranges(&[("a", 1, 900)])).unwrap();
+        assert!(far.contains("latency (ms), logarithmic"), "{far}");
+    }
+
+    #[test]
     fn several_seeds_are_a_line_and_a_band() {
         let seeds = |factors: &[u64]| {
-            let mut runs = Distributions::of(&scaled(7, factors[0]));
-            for (seed, &factor) in (8..).zip(&factors[1..]) {
-                runs.append(Distributions::of(&scaled(seed, factor)));
-            }
+            let of = |factor: u64| ranges(&[("a", 10 * factor, 20 * factor)]);
+            let mut runs = of(factors[0]);
+            factors[1..].iter().for_each(|&factor| runs.append(of(factor)));
             runs
         };
         let several = latency_svg(&seeds(&[2, 1, 3])).unwrap();

@@ -28,7 +28,7 @@ impl Group {
     fn of(kind: SpanKind) -> Self {
         match kind {
             SpanKind::Command | SpanKind::Save | SpanKind::Restore => Self::Device,
-            SpanKind::Request => Self::Requests,
+            SpanKind::Request | SpanKind::Unfinished => Self::Requests,
             SpanKind::Hold => Self::Holds,
         }
     }
@@ -53,7 +53,8 @@ struct Lane<'a> {
 /// with times in microseconds to three decimals. Commands, saves and restores are on the process
 /// of the device, requests and holds on that of the host; each task has a track of its own for
 /// each, and further tracks where its bars overlap (at most 32; bars beyond are left out, and a
-/// note says how many).
+/// note says how many). A request of a task with a deadline has a mark where that is, and says
+/// whether it was late; one that was not complete at the end has a bar up to the end.
 ///
 /// `scenario` must be the one that was run: it says which device a task uses.
 ///
@@ -68,31 +69,26 @@ pub fn write_trace(out: &mut dyn Write, outcome: &Outcome, scenario: &Scenario) 
     let (tracks, crowded) = arrange(spans);
     let mut events = Events::start(out)?;
     write_processes(&mut events, outcome)?;
-    let devices = task_devices(scenario);
+    let tasks = scenario.expanded_tasks();
     // Thread numbers are unique across processes and differ from process numbers, since viewers
     // mix up tracks that share one.
     let mut thread = HOST + outcome.devices.len() as u32;
     for ((task, group), lanes) in &tracks {
-        let device = devices.get(*task as usize).copied().unwrap_or(0);
+        let spec = tasks.get(*task as usize);
+        let device = spec.map_or(0, |task| task.device);
         let process = if *group == Group::Device { device_process(device) } else { HOST };
         for (number, lane) in lanes.iter().enumerate() {
             thread += 1;
             let name = track_name(outcome, *task, *group, number);
             events.name("thread", process, Some(thread), &name)?;
             for span in &lane.spans {
-                write_span(&mut events, span, process, thread)?;
+                let bar = Bar { span, deadline_ns: spec.and_then(|task| task.deadline_ns) };
+                bar.write(&mut events, process, thread)?;
             }
         }
     }
     write_notes(&mut events, spans, full, crowded)?;
     events.finish(outcome)
-}
-
-/// The device of each task, copies expanded.
-fn task_devices(scenario: &Scenario) -> Vec<usize> {
-    let copies = |task: &crate::scenario::TaskSpec| (task.device, task.count as usize);
-    let tasks = scenario.tasks.iter().map(copies);
-    tasks.flat_map(|(device, count)| std::iter::repeat_n(device, count)).collect()
 }
 
 fn device_process(device: usize) -> u32 {
@@ -139,20 +135,65 @@ fn write_processes(events: &mut Events<'_>, outcome: &Outcome) -> io::Result<()>
     Ok(())
 }
 
-fn write_span(events: &mut Events<'_>, span: &Span, process: u32, thread: u32) -> io::Result<()> {
-    let number = span.number;
-    let (name, key) = match span.kind {
-        SpanKind::Command => (format!("command {number}"), "command"),
-        SpanKind::Request => (format!("request {number}"), "request"),
-        SpanKind::Hold => (format!("hold Lv{number}"), "level"),
-        SpanKind::Save => ("save".to_owned(), "number"),
-        SpanKind::Restore => ("restore".to_owned(), "number"),
-    };
-    let (ts, dur) = (Micros(span.start_ns), Micros(span.end_ns.saturating_sub(span.start_ns)));
-    events.event(format_args!(
-        "{{\"ph\":\"X\",\"name\":\"{name}\",\"pid\":{process},\"tid\":{thread},\
-         \"ts\":{ts},\"dur\":{dur},\"args\":{{\"{key}\":{number}}}}}"
-    ))
+/// A bar, with the deadline of its task.
+struct Bar<'a> {
+    span: &'a Span,
+    deadline_ns: Option<u64>,
+}
+
+impl Bar<'_> {
+    fn is_request(&self) -> bool {
+        Group::of(self.span.kind) == Group::Requests
+    }
+
+    /// Name and the key of its number.
+    fn title(&self) -> (String, &'static str) {
+        let number = self.span.number;
+        match self.span.kind {
+            SpanKind::Command => (format!("command {number}"), "command"),
+            SpanKind::Request => (format!("request {number}{}", self.lateness()), "request"),
+            SpanKind::Unfinished => {
+                (format!("request {number}, unfinished{}", self.lateness()), "request")
+            }
+            SpanKind::Hold => (format!("hold Lv{number}"), "level"),
+            SpanKind::Save => ("save".to_owned(), "number"),
+            SpanKind::Restore => ("restore".to_owned(), "number"),
+        }
+    }
+
+    fn lateness(&self) -> &'static str {
+        if self.late_ns().is_some() { ", late" } else { "" }
+    }
+
+    /// Where the deadline is.
+    fn due_ns(&self) -> Option<u64> {
+        let deadline_ns = self.deadline_ns.filter(|_| self.is_request())?;
+        Some(self.span.start_ns.saturating_add(deadline_ns))
+    }
+
+    /// How long after the deadline the bar ends.
+    fn late_ns(&self) -> Option<u64> {
+        self.span.end_ns.checked_sub(self.due_ns()?).filter(|late_ns| *late_ns > 0)
+    }
+
+    fn write(&self, events: &mut Events<'_>, process: u32, thread: u32) -> io::Result<()> {
+        let (name, key) = self.title();
+        let Span { start_ns, end_ns, number, .. } = *self.span;
+        let (ts, dur) = (Micros(start_ns), Micros(end_ns.saturating_sub(start_ns)));
+        let late = self
+            .late_ns()
+            .map_or_else(String::new, |late_ns| format!(",\"late_us\":{}", Micros(late_ns)));
+        events.event(format_args!(
+            "{{\"ph\":\"X\",\"name\":\"{name}\",\"pid\":{process},\"tid\":{thread},\
+             \"ts\":{ts},\"dur\":{dur},\"args\":{{\"{key}\":{number}{late}}}}}"
+        ))?;
+        let Some(due_ns) = self.due_ns() else { return Ok(()) };
+        let at = Micros(due_ns);
+        events.event(format_args!(
+            "{{\"ph\":\"i\",\"s\":\"t\",\"name\":\"deadline of request {number}\",\
+             \"pid\":{process},\"tid\":{thread},\"ts\":{at}}}"
+        ))
+    }
 }
 
 /// Notes at the end of the timeline for what is missing from it.
@@ -273,6 +314,44 @@ mod tests {
         assert_eq!(of("command 1").0, 2);
         assert_eq!((of("request 0").0, of("hold Lv2").0), (1, 1));
         assert_ne!(of("request 0").1, of("hold Lv2").1);
+    }
+
+    #[test]
+    fn deadlines_and_misses_are_marked() {
+        use SpanKind::{Command, Request, Unfinished};
+        let spans = vec![
+            span(Request, 0, 9_000, 0),
+            span(Request, 10_000, 20_001, 1),
+            span(Unfinished, 30_000, 50_000, 2),
+            span(Command, 0, 40_000, 3),
+        ];
+        let mut scenario = scenario();
+        let marks = |scenario: &Scenario| {
+            let mut bytes = Vec::new();
+            write_trace(&mut bytes, &with_spans(spans.clone(), 0), scenario).unwrap();
+            let trace: Value = serde_json::from_slice(&bytes).expect("valid JSON");
+            let mark = |event: &&Value| {
+                let late = event["args"]["late_us"].as_f64();
+                (event["name"].as_str().unwrap().to_owned(), event["ts"].as_f64().unwrap(), late)
+            };
+            let of = |phase| events(&trace, phase).iter().map(mark).collect::<Vec<_>>();
+            (of("X"), of("i"))
+        };
+        let (bars, deadlines) = marks(&scenario);
+        assert!(deadlines.is_empty() && bars.iter().all(|bar| bar.2.is_none()), "{bars:?}");
+        scenario.tasks[0].deadline_ns = Some(10_000);
+        let (bars, deadlines) = marks(&scenario);
+        let names: Vec<_> = bars.iter().map(|bar| (bar.0.as_str(), bar.2)).collect();
+        let requests = [
+            ("request 0", None),
+            ("request 1, late", Some(0.001)),
+            ("request 2, unfinished, late", Some(10.0)),
+        ];
+        assert_eq!(names[1..], requests);
+        assert_eq!(names[0], ("command 3", None));
+        let at: Vec<_> = deadlines.iter().map(|mark| mark.1).collect();
+        assert_eq!(at, [10.0, 20.0, 40.0], "{deadlines:?}");
+        assert_eq!(deadlines[0].0, "deadline of request 0");
     }
 
     #[test]

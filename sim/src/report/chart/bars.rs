@@ -39,6 +39,10 @@ pub struct Bar {
     pub lighter: Vec<Option<f64>>,
     /// Published values, marked across the bar.
     pub published: Vec<Option<f64>>,
+    /// Colour, where it is not that of its place among the bars.
+    style: Option<usize>,
+    /// Whether a bar meets its goal, written above it; bars without a goal have none.
+    pub verdicts: Vec<Option<bool>>,
 }
 
 impl Bar {
@@ -46,7 +50,25 @@ impl Bar {
     /// not marked.
     pub fn new(name: impl Into<String>, values: Vec<Option<f64>>, published: &[&str]) -> Self {
         let published = published.iter().map(|text| text.parse().ok()).collect();
-        Self { name: name.into(), values, lighter: Vec::new(), published }
+        let name = name.into();
+        let (lighter, verdicts) = (Vec::new(), Vec::new());
+        Self { name, values, lighter, published, style: None, verdicts }
+    }
+
+    /// In the colour with this number: there are 7, and three shades more of each.
+    #[must_use]
+    pub fn styled(self, style: usize) -> Self {
+        Self { style: Some(style), ..self }
+    }
+
+    /// With verdicts above them.
+    #[must_use]
+    pub fn judged(self, verdicts: Vec<Option<bool>>) -> Self {
+        Self { verdicts, ..self }
+    }
+
+    fn color(&self, place: usize) -> usize {
+        self.style.unwrap_or(place)
     }
 
     /// With lighter bars of these heights beside them.
@@ -56,6 +78,10 @@ impl Bar {
     }
 }
 
+/// What stands above bars that meet their goal and that miss it, and its meaning in the legend.
+const MET: &str = "✓";
+const MISSED: &str = "✗";
+const VERDICTS: &str = "✓ meets its goal, ✗ misses it";
 /// Part of the room of a group that its bars take.
 const FILLED: f64 = 0.8;
 /// Part of a bar's room that it takes, and where the lighter one beside it begins, if there is one.
@@ -82,12 +108,15 @@ impl Bars {
     fn legend(&self) -> Vec<Entry<'_>> {
         let bars = self.bars.iter().enumerate();
         let mut entries: Vec<Entry<'_>> =
-            bars.map(|(index, bar)| (Sign::Square(index), bar.name.as_str())).collect();
+            bars.map(|(n, bar)| (Sign::Square(bar.color(n)), bar.name.as_str())).collect();
         if self.bars.iter().any(|bar| bar.published.iter().any(Option::is_some)) {
             entries.push((Sign::Across, self.marks));
         }
         if let Some((name, _)) = &self.line {
             entries.push((Sign::Line(LINE), name));
+        }
+        if self.bars.iter().any(|bar| bar.verdicts.iter().any(Option::is_some)) {
+            entries.push((Sign::Words, VERDICTS));
         }
         entries
     }
@@ -133,27 +162,33 @@ impl Bars {
     /// Draws the bars, and says what goes into the legend.
     pub(super) fn draw(&self, chart: &Chart, area: &Area<'_>) -> Result<Vec<Entry<'_>>> {
         match self.log_axis() {
-            Some((axis, base)) => self.draw_on(chart, area, axis, base)?,
+            Some((axis, base)) => {
+                let y = axis.marked(chart.y);
+                self.draw_on(chart, area, Vertical { axis, base, label: &y })?;
+            }
             None => {
                 let (low, high) = self.range();
-                self.draw_on(chart, area, RangedCoordf64::from(low..high), 0.0)?;
+                let axis = RangedCoordf64::from(low..high);
+                self.draw_on(chart, area, Vertical { axis, base: 0.0, label: chart.y })?;
             }
         }
         Ok(self.legend())
     }
 
-    fn draw_on<Y>(&self, chart: &Chart, area: &Area<'_>, axis: Y, base: f64) -> Result<()>
+    fn draw_on<Y>(&self, chart: &Chart, area: &Area<'_>, vertical: Vertical<'_, Y>) -> Result<()>
     where
         Y: Ranged<ValueType = f64> + ValueFormatter<f64>,
     {
+        let Vertical { axis, base, label: y } = vertical;
         let range = 0.0..self.groups.len().max(1) as f64;
         let end = range.end;
         let mut plane = builder(area).build_cartesian_2d(range, axis).map_err(failed)?;
         let mut mesh = plane.configure_mesh();
-        mesh.disable_x_mesh().x_labels(0).y_max_light_lines(0);
+        mesh.disable_x_mesh().x_labels(0).y_max_light_lines(0).x_desc(chart.x).y_desc(y);
         chart.mesh(&mut mesh)?;
         for index in 0..self.bars.len() {
             self.draw_kind(plane.plotting_area(), index, base)?;
+            self.draw_verdicts(plane.plotting_area(), index)?;
         }
         if let Some((_, height)) = self.line {
             draw_line(
@@ -178,7 +213,7 @@ impl Bars {
         C: CoordTranslate<From = (f64, f64)>,
     {
         let Some(bar) = self.bars.get(index) else { return Ok(()) };
-        let color = shade(index);
+        let color = shade(bar.color(index));
         let end = if bar.lighter.is_empty() { BAR } else { BESIDE };
         let rectangle = |(left, right), (bottom, top), color: ShapeStyle| {
             plane.draw(&Rectangle::new([(left, bottom), (right, top)], color)).map_err(failed)
@@ -199,6 +234,23 @@ impl Bars {
             let (left, right) = self.sides(index, group, 0.0, BAR);
             let ends = vec![(left, value), (right, value)];
             plane.draw(&PathElement::new(ends, INK.stroke_width(3 * SCALE))).map_err(failed)?;
+        }
+        Ok(())
+    }
+
+    /// Writes above the bars of one kind whether they meet their goals.
+    fn draw_verdicts<C>(&self, plane: &DrawingArea<SVGBackend<'_>, C>, index: usize) -> Result<()>
+    where
+        C: CoordTranslate<From = (f64, f64)>,
+    {
+        let Some(bar) = self.bars.get(index) else { return Ok(()) };
+        let style = text(11, INK, Pos::new(HPos::Center, VPos::Bottom));
+        for (group, value) in shown(&bar.values) {
+            let Some(is_met) = bar.verdicts.get(group).copied().flatten() else { continue };
+            let (left, right) = self.sides(index, group, 0.0, BAR);
+            let mark = if is_met { MET } else { MISSED };
+            let above = Text::new(mark, ((left + right) / 2.0, value), style.clone());
+            plane.draw(&above).map_err(failed)?;
         }
         Ok(())
     }
@@ -228,6 +280,14 @@ impl Bars {
         }
         Ok(())
     }
+}
+
+/// The vertical axis of bars.
+struct Vertical<'a, Y> {
+    axis: Y,
+    /// Where bars begin.
+    base: f64,
+    label: &'a str,
 }
 
 /// The values that are there, each with its group.

@@ -5,6 +5,7 @@ use plotters::prelude::*;
 
 use super::{Chart, Entry, Result, Sign, builder};
 use crate::report::axis::Axis;
+use crate::report::panel::{CURVE_FROM, samples};
 use crate::report::style::{Style, shade};
 use crate::report::svg::{Area, SCALE, draw_line, failed};
 use crate::stats::Summary;
@@ -28,6 +29,8 @@ enum Shape {
     Dotted,
     /// Only marks, no line.
     Marks,
+    /// Only dots, as of few samples.
+    Dots,
 }
 
 impl Line {
@@ -54,7 +57,8 @@ impl Line {
         Self { style: Some(style), ..self }
     }
 
-    /// The cumulative distribution of times, in percent over milliseconds.
+    /// The cumulative distribution of times, in percent over milliseconds; the name says of how
+    /// many. Of fewer than 30 each is a dot.
     #[must_use]
     pub fn distribution(name: impl Into<String>, times_ns: &[u64]) -> Self {
         let summary = Summary::new(times_ns.to_vec());
@@ -63,27 +67,44 @@ impl Line {
             let ns = *summary.sorted().get(rank)?;
             Some((ns as f64 / 1e6, half as f64 / 2.0))
         });
-        Self::new(name, points.collect())
+        Self::new(name, points.collect()).of_samples(summary.count())
     }
 
-    fn draw<C>(&self, area: &DrawingArea<SVGBackend<'_>, C>, style: usize) -> Result<()>
+    /// A distribution of this many samples, which the name says. Of fewer than 30 each is a dot:
+    /// the last point at each value.
+    #[must_use]
+    pub fn of_samples(self, count: u64) -> Self {
+        let name = format!("{}, n = {count}", self.name);
+        if count >= CURVE_FROM {
+            return Self { name, ..self };
+        }
+        let points = samples(&self.points);
+        Self { name, points, shape: Shape::Dots, ..self }
+    }
+
+    /// Draws it with this many lines to come: it is wider than those, so that it is seen behind one
+    /// that coincides with it.
+    fn draw<C>(
+        &self,
+        area: &DrawingArea<SVGBackend<'_>, C>,
+        style: usize,
+        later: usize,
+    ) -> Result<()>
     where
         C: CoordTranslate<From = (f64, f64)>,
     {
-        if self.shape != Shape::Marks && self.points.len() > 1 {
-            draw_line(area, self.points.clone(), Style::numbered(style))?;
+        let look = Style::numbered(style).behind(later);
+        let is_line = matches!(self.shape, Shape::Curve | Shape::Dotted);
+        if is_line && self.points.len() > 1 {
+            draw_line(area, self.points.clone(), look)?;
         }
-        if self.shape == Shape::Curve {
-            return Ok(());
-        }
-        let marks = self.shape == Shape::Marks;
-        let color = if marks { shade(style) } else { Style::numbered(style).color };
-        let (size, look) = match self.shape {
-            Shape::Marks => (4 * SCALE, color.stroke_width(2 * SCALE)),
-            _ => (3 * SCALE, color.filled()),
+        let (size, dot) = match self.shape {
+            Shape::Curve => return Ok(()),
+            Shape::Marks => (4 * SCALE, shade(style).stroke_width(2 * SCALE)),
+            Shape::Dotted | Shape::Dots => (3 * SCALE, look.color.filled()),
         };
         for point in &self.points {
-            area.draw(&Circle::new(*point, size, look)).map_err(failed)?;
+            area.draw(&Circle::new(*point, size, dot)).map_err(failed)?;
         }
         Ok(())
     }
@@ -98,13 +119,19 @@ pub(super) fn draw<'l>(
 ) -> Result<Vec<Entry<'l>>> {
     let points = lines.iter().flat_map(|line| &line.points);
     let (xs, ys): (Vec<f64>, Vec<f64>) = points.copied().unzip();
-    let mut plane = builder(area).build_cartesian_2d(axis(&xs), axis(&ys)).map_err(failed)?;
-    chart.mesh(&mut plane.configure_mesh())?;
+    let (x, y) = (axis(&xs), axis(&ys));
+    let labels = (x.marked(chart.x), y.marked(chart.y));
+    let mut plane = builder(area).build_cartesian_2d(x, y).map_err(failed)?;
+    chart.mesh(plane.configure_mesh().x_desc(labels.0).y_desc(labels.1))?;
     let mut entries = Vec::new();
     for (index, line) in lines.iter().enumerate() {
         let style = line.style.unwrap_or(index);
-        line.draw(plane.plotting_area(), style)?;
-        let sign = if line.shape == Shape::Marks { Sign::Square(style) } else { Sign::Line(style) };
+        line.draw(plane.plotting_area(), style, lines.len() - 1 - index)?;
+        let sign = match line.shape {
+            Shape::Marks => Sign::Square(style),
+            Shape::Dots => Sign::Dots(style),
+            Shape::Curve | Shape::Dotted => Sign::Line(style),
+        };
         entries.push((sign, line.name.as_str()));
     }
     Ok(entries)

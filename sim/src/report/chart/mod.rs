@@ -112,9 +112,7 @@ impl Chart {
         X: Ranged<ValueType = f64> + ValueFormatter<f64>,
         Y: Ranged<ValueType = f64> + ValueFormatter<f64>,
     {
-        mesh.x_desc(self.x)
-            .y_desc(self.y)
-            .bold_line_style(GRID.stroke_width(SCALE))
+        mesh.bold_line_style(GRID.stroke_width(SCALE))
             .light_line_style(FAINT.stroke_width(SCALE))
             .axis_style(FRAME.stroke_width(SCALE))
             .label_style(text(11, INK, Pos::default()))
@@ -160,8 +158,12 @@ enum Sign {
     Square(usize),
     /// A line in the style with this number.
     Line(usize),
+    /// A point in the colour of the style with this number.
+    Dots(usize),
     /// The thick line across a bar.
     Across,
+    /// Nothing.
+    Words,
 }
 
 fn draw_legend(area: &Area<'_>, entries: &[Entry<'_>]) -> Result<()> {
@@ -187,6 +189,11 @@ fn draw_sign(area: &Area<'_>, sign: Sign, y: i32) -> Result<()> {
             let ends = vec![(6 * scale, y), (32 * scale, y)];
             draw_line(area, ends, Style::numbered(style))
         }
+        Sign::Dots(style) => {
+            let color = Style::numbered(style).color.filled();
+            area.draw(&Circle::new((19 * scale, y), 3 * SCALE, color)).map_err(failed)
+        }
+        Sign::Words => Ok(()),
         Sign::Across => {
             let ends = vec![(10 * scale, y), (28 * scale, y)];
             area.draw(&PathElement::new(ends, INK.stroke_width(3 * SCALE))).map_err(failed)
@@ -197,6 +204,7 @@ fn draw_sign(area: &Area<'_>, sign: Sign, y: i32) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::report::style::PALETTE;
 
     fn chart(plot: Plot) -> Chart {
         Chart {
@@ -216,13 +224,17 @@ mod tests {
             vec![
                 Bar::new("plain", vec![Some(1.0), Some(30.0)], &["1.1"])
                     .beside(vec![Some(0.9), None]),
-                Bar::new("held", vec![None, Some(f64::NAN)], &[]),
+                Bar::new("held", vec![None, Some(f64::NAN)], &[])
+                    .judged(vec![Some(true), Some(true)]),
+                Bar::new("kept", vec![Some(2.0)], &[]).judged(vec![Some(false)]),
             ],
         );
         bars.log = true;
         bars.line = Some(("goal".into(), 1.1));
         let svg = charts_svg(&[chart(Plot::Lines(lines)), chart(Plot::Bars(bars))]).unwrap();
-        for words in ["a &lt;way&gt;", "its goal", "measured by others", "second", "held", "goal"] {
+        let words = ["a &lt;way&gt;", "its goal", "measured by others", "second", "held", "goal"];
+        let marks = ["length (µs), logarithmic", "time (µs), logarithmic", "misses it", ">\n✗\n<"];
+        for words in words.into_iter().chain(marks) {
             assert!(svg.contains(words), "{words}: {svg}");
         }
         assert!(svg.contains("times &amp; shares") && svg.trim_end().ends_with("</svg>"));
@@ -236,6 +248,28 @@ mod tests {
         let svg = charts_svg(&[chart(nothing), chart(point), chart(near)]);
         assert!(svg.unwrap().contains("<circle"));
         assert!(charts_svg(&[]).unwrap().contains("</svg>"));
+    }
+
+    #[test]
+    fn lines_that_coincide_are_both_seen_and_few_samples_are_dots() {
+        let line = |name| Line::new(name, vec![(1.0, 1.0), (2.0, 2.0)]);
+        let svg = chart(Plot::Lines(vec![line("a"), line("b")])).svg().unwrap();
+        let width = |line: &str| {
+            let rest = line.split_once("stroke-width=\"")?.1;
+            rest.split_once('"')?.0.parse::<u32>().ok()
+        };
+        let colors = [PALETTE[0], PALETTE[1]];
+        let widths = colors.map(|RGBColor(red, green, blue)| {
+            let color = format!("#{red:02X}{green:02X}{blue:02X}");
+            let mut lines =
+                svg.lines().filter(|l| l.starts_with("<polyline") && l.contains(&color));
+            lines.find_map(width).unwrap_or_else(|| panic!("no {color}: {svg}"))
+        });
+        assert!(widths[0] > widths[1], "{widths:?}");
+        let times: Vec<u64> = (1..=29).map(|n| n * 1_000_000).collect();
+        let few = chart(Plot::Near(vec![Line::distribution("few", &times)])).svg().unwrap();
+        assert!(few.contains("few, n = 29"), "{few}");
+        assert_eq!(few.matches("<circle").count(), times.len() + 1, "one in the legend");
     }
 
     #[test]
