@@ -67,15 +67,6 @@ impl Table {
     }
 }
 
-const STYLE: &str = "body{font:15px/1.5 sans-serif;color:#222;max-width:1250px;margin:2em auto;\
-padding:0 1em}h2{margin-top:2.2em;border-bottom:1px solid #ccc}table{border-collapse:collapse;\
-width:100%;margin:1em 0;font-size:13px}th,td{border-bottom:1px solid #ddd;padding:.2em .5em;\
-text-align:left;vertical-align:top}td.n{text-align:right;white-space:nowrap}.good{color:#00664d}\
-.bad{color:#b30000;font-weight:bold}.faint{color:#666}.wide{overflow-x:auto}\
-svg{max-width:100%;height:auto}pre{background:#f7f7f7;padding:.6em;overflow-x:auto;font-size:12px}\
-@media print{body{margin:0;max-width:none;font-size:11px}tr,svg{break-inside:avoid}\
-h2,h3{break-after:avoid}}";
-
 /// The table for a terminal.
 pub(crate) fn printed(title: &str, of: &Table) -> String {
     let is_number =
@@ -173,7 +164,7 @@ fn markdown_table(table: &Table) -> String {
 
 /// The report as a page that needs no other file.
 pub(crate) fn page(title: &str, blocks: &[Block]) -> String {
-    let mut page = Page::new(title, STYLE, title);
+    let mut page = Page::new(title, title);
     for block in blocks {
         match block {
             Block::Heading(1, _) => {}
@@ -194,7 +185,7 @@ pub(crate) fn page(title: &str, blocks: &[Block]) -> String {
                 let header: Vec<&str> = table.header.iter().map(String::as_str).collect();
                 page.table(&header, rows);
             }
-            Block::Drawing { svg, .. } => page.html(format_args!("<div>{svg}</div>\n")),
+            Block::Drawing { svg, .. } => page.picture(svg),
             Block::Printed(text) => page.html(format_args!(
                 "<details><summary>what the bench printed</summary><pre>{}</pre></details>\n",
                 html::escape(text)

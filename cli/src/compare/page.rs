@@ -8,11 +8,6 @@ use xsched_sim::scenario::{ReadFile, Scenario};
 
 use crate::text::{COMPARISON_HEADER, COMPARISON_TITLE, comparison_rows};
 
-const STYLE: &str = "body{font:15px/1.5 sans-serif;color:#222;max-width:1250px;margin:2em auto;\
-padding:0 1em}h2{margin-top:2em;border-bottom:1px solid #ccc}table{border-collapse:collapse;\
-margin:1em 0}th,td{border-bottom:1px solid #ddd;padding:.25em .7em;text-align:left}td.n{\
-text-align:right;white-space:nowrap}.wide,pre{overflow-x:auto}pre{background:#f5f5f5;padding:.7em}\
-svg{max-width:100%;height:auto}summary{cursor:pointer}";
 /// Longest file that the page has in full, in bytes; a trace may be longer.
 const MAX_SHOWN: usize = 64 << 10;
 
@@ -34,7 +29,7 @@ pub(super) struct Shown<'a> {
 pub(super) fn page(shown: &Shown<'_>) -> String {
     let Scenario { name, description, .. } = shown.scenario;
     let title = format!("Policies compared: {name}");
-    let mut page = Page::new(&title, STYLE, &title);
+    let mut page = Page::new(&title, &title);
     if !description.is_empty() {
         page.paragraph(description);
     }
@@ -49,7 +44,7 @@ pub(super) fn page(shown: &Shown<'_>) -> String {
         page.paragraph(note);
     }
     page.heading("Latency distributions");
-    page.html(shown.svg);
+    page.picture(shown.svg);
     page.heading("The scenario");
     for (index, ReadFile { path, content }) in shown.files.iter().enumerate() {
         let open = if index == 0 { " open" } else { "" };

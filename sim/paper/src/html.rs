@@ -3,17 +3,11 @@
 use super::{Row, Study, Summary, Verdict};
 use xsched_console::html::{Cell, Page, escape};
 
-const STYLE: &str = "body{font:15px/1.5 sans-serif;color:#222;max-width:1100px;margin:2em auto;\
-padding:0 1em}h2{margin-top:2.2em;border-bottom:1px solid #ccc}table{border-collapse:collapse;\
-width:100%;margin:1em 0}th,td{border-bottom:1px solid #ddd;padding:.25em .6em;text-align:left;\
-vertical-align:top}td.n{text-align:right;white-space:nowrap}.pass{color:#00664d}.fail{color:#b30000;\
-font-weight:bold}.other{color:#666}.wide{overflow-x:auto}svg{max-width:100%;height:auto}details{color:#555}";
-
 /// The page for these experiments.
 #[must_use]
 pub fn page(studies: &[Study]) -> String {
     let heading = "The paper's experiments in the simulator";
-    let mut page = Page::new("XSched in the simulator", STYLE, heading);
+    let mut page = Page::new("XSched in the simulator", heading);
     page.html(summary(studies));
     for study in studies {
         section(&mut page, study);
@@ -48,7 +42,7 @@ fn section(page: &mut Page, study: &Study) {
     let Study { id, name, hardware, observed, violations, .. } = study;
     page.heading(&format!("{id} {name}"));
     page.html(format_args!(
-        "<p class=\"other\">Simulated devices: {}. {observed} observations of the invariants, \
+        "<p class=\"faint\">Simulated devices: {}. {observed} observations of the invariants, \
          {violations} violations.</p>\n",
         escape(hardware)
     ));
@@ -67,16 +61,16 @@ fn section(page: &mut Page, study: &Study) {
         page.paragraph(note);
     }
     for (_, svg) in &study.figures {
-        page.html(format_args!("<div>{svg}</div>\n"));
+        page.picture(svg);
     }
 }
 
 fn cells(row: &Row) -> Vec<Cell> {
     let verdict = row.verdict();
     let class = match verdict {
-        Verdict::Pass => "pass",
-        Verdict::Fail | Verdict::Deviates => "fail",
-        _ => "other",
+        Verdict::Pass => "good",
+        Verdict::Fail | Verdict::Deviates => "bad",
+        _ => "faint",
     };
     let shown = |value: Option<String>| Cell::text(value.unwrap_or_default());
     vec![
