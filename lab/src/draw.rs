@@ -61,6 +61,12 @@ struct Drawn {
     group: String,
     x: f64,
     y: Option<f64>,
+    /// Place of its way among all, for the colour.
+    place: Option<usize>,
+    /// Whether it meets its goal.
+    is_met: Option<bool>,
+    /// Samples that it is of, where it is of any.
+    samples: Option<usize>,
 }
 
 /// How values are drawn.
@@ -88,6 +94,9 @@ struct Picture {
     style: Style,
     values: fn(&Record) -> Values,
 }
+
+/// Colours before the next shade or pattern.
+const COLORS: usize = 7;
 
 const QUIET: &str = "From a hold until the queue is quiet";
 
@@ -168,13 +177,18 @@ fn of_preempt(record: &Record) -> Values {
     let rows: Vec<preempt::Row> = list(record, "rows")?;
     let of = |row: &preempt::Row, figure: &str, y: Option<f64>| Drawn {
         chart: figure.to_owned(),
-        series: format!("{}, {} in flight", row.mode, row.threshold),
+        series: format!("{}, {} in flight", row.mode.label(), row.threshold),
         group: length(row.command_ns),
         y: y.map(|us| us.max(LEAST_US)),
+        place: Some(row.mode.place()),
+        samples: Some(row.quiet.samples),
         ..Drawn::default()
     };
     let p50 = rows.iter().map(|row| of(row, "P50", Some(row.quiet.p50_us)));
-    let p99 = rows.iter().map(|row| of(row, "P99", row.quiet.p99_us));
+    let p99 = rows.iter().map(|row| {
+        let is_met = row.goal.reached;
+        Drawn { is_met, ..of(row, "P99", row.quiet.p99_us) }
+    });
     Ok(p50.chain(p99).collect())
 }
 
@@ -184,12 +198,14 @@ const LEAST_US: f64 = 0.1;
 fn of_priority(record: &Record) -> Values {
     let cells: Vec<priority::Cell> = list(record, "cells")?;
     let of = |cell: &priority::Cell| Drawn {
-        series: cell.mode.to_string(),
+        series: cell.mode.label(),
+        place: Some(cell.mode.place()),
         group: match cell.waves {
             1 => length(cell.background_ns),
             waves => format!("{} × {waves} waves", length(cell.background_ns)),
         },
         y: cell.p99_over_alone,
+        samples: Some(cell.foreground.samples),
         ..Drawn::default()
     };
     Ok(cells.iter().map(of).collect())
@@ -198,9 +214,11 @@ fn of_priority(record: &Record) -> Values {
 /// Nothing of plain streams, which the others are compared with.
 fn of_overhead(row: &overhead::Row) -> Option<Drawn> {
     (row.mode != Mode::Plain).then(|| Drawn {
-        series: row.mode.to_string(),
+        series: row.mode.label(),
+        place: Some(row.mode.place()),
         group: length(row.command_ns),
         y: Some(row.overhead * 100.0),
+        samples: Some(row.row.samples),
         ..Drawn::default()
     })
 }
@@ -208,8 +226,10 @@ fn of_overhead(row: &overhead::Row) -> Option<Drawn> {
 fn of_lone(record: &Record) -> Values {
     let lone: Vec<overhead::Lone> = list(record, "lone")?;
     let of = |lone: &overhead::Lone| Drawn {
-        series: lone.mode.to_string(),
+        series: lone.mode.label(),
+        place: Some(lone.mode.place()),
         y: Some(lone.added_us),
+        samples: Some(lone.time.samples),
         ..Drawn::default()
     };
     Ok(lone.iter().filter(|lone| lone.mode != Mode::Plain).map(of).collect())
@@ -220,9 +240,9 @@ fn of_threshold(record: &Record) -> Values {
     cells.sort_by_key(|cell| cell.threshold);
     let rows = cells.iter().flat_map(|cell| cell.rows.iter().map(move |row| (cell.threshold, row)));
     let of = |(threshold, row): (u32, &overhead::Row)| {
-        let Drawn { series, group, y, .. } = of_overhead(row)?;
-        let series = format!("{series}, {group}");
-        Some(Drawn { series, x: f64::from(threshold), y, ..Drawn::default() })
+        let drawn = of_overhead(row)?;
+        let series = format!("{}, {}", drawn.series, drawn.group);
+        Some(Drawn { series, x: f64::from(threshold), ..drawn })
     };
     Ok(rows.filter_map(of).collect())
 }
@@ -230,7 +250,7 @@ fn of_threshold(record: &Record) -> Values {
 fn of_partition(record: &Record) -> Values {
     let cells: Vec<partition::Cell> = list(record, "cells")?;
     let of = |cell: &partition::Cell| {
-        let group = cell.level.map_or_else(|| "plain".to_owned(), |level| format!("lv{level}"));
+        let group = cell.level.map_or_else(|| "plain".to_owned(), |level| format!("Lv{level}"));
         let of = |series: &str, percent| Drawn {
             series: series.to_owned(),
             group: group.clone(),
@@ -250,6 +270,8 @@ fn of_graphs(record: &Record) -> Values {
             series: cell.way.label(),
             group: pair.shape.name.to_string(),
             y: cell.p99_over_alone,
+            is_met: cell.p99_over_alone.map(|ratio| ratio <= GOAL),
+            samples: Some(cell.urgent.samples),
             ..Drawn::default()
         };
         beside.map(of).collect()
@@ -276,6 +298,7 @@ fn of_interrupt(record: &Record) -> Values {
             series: series.to_owned(),
             group: group.clone(),
             y: time.p99_us.or(Some(time.max_us)),
+            samples: Some(time.samples),
             ..Drawn::default()
         })
     };
@@ -288,9 +311,10 @@ impl Picture {
         let chart = |chart: &str| {
             let mine: Vec<&Drawn> = values.iter().filter(|value| value.chart == chart).collect();
             let of = if chart.is_empty() { String::new() } else { format!(", {chart}") };
+            let n = counted(mine.iter().filter_map(|value| value.samples));
             Chart {
                 name: self.bench,
-                title: format!("{}{of}, on {device}", self.title),
+                title: format!("{}{of}, on {device}{n}", self.title),
                 x: self.x,
                 y: self.y,
                 plot: self.plot(&mine),
@@ -304,20 +328,25 @@ impl Picture {
         let of = |series: &str| -> Vec<&Drawn> {
             values.iter().copied().filter(|value| value.series == series).collect()
         };
+        let styles = styles(&series.iter().map(|name| of(name)).collect::<Vec<_>>());
         if matches!(self.style, Style::Lines) {
-            let line = |series: &str| {
+            let line = |(series, style): (&&str, &Option<usize>)| {
                 let points = of(series).into_iter().filter_map(|value| Some((value.x, value.y?)));
-                Line::new(series, points.collect()).dotted()
+                let line = Line::new(*series, points.collect()).dotted();
+                style.map_or(line.clone(), |style| line.styled(style))
             };
-            return Plot::Lines(series.into_iter().map(line).collect());
+            return Plot::Lines(series.iter().zip(&styles).map(line).collect());
         }
         let groups = different(values.iter().map(|value| value.group.as_str()));
-        let bar = |series: &str| {
+        let bar = |(series, style): (&&str, &Option<usize>)| {
             let mine = of(series);
-            let height = |group: &&str| mine.iter().find(|value| value.group == *group)?.y;
-            Bar::new(series, groups.iter().map(height).collect(), &[])
+            let at = |group: &&str| mine.iter().find(|value| value.group == *group);
+            let heights = groups.iter().map(|group| at(group)?.y).collect();
+            let verdicts = groups.iter().map(|group| at(group)?.is_met).collect();
+            let bar = Bar::new(*series, heights, &[]).judged(verdicts);
+            style.map_or(bar.clone(), |style| bar.styled(style))
         };
-        let bars = series.into_iter().map(bar).collect();
+        let bars = series.iter().zip(&styles).map(bar).collect();
         let mut bars = Bars::new(groups.iter().map(|&group| group.to_owned()).collect(), bars);
         bars.stacked = matches!(self.style, Style::Stacked);
         bars.log = matches!(self.style, Style::Log { .. });
@@ -326,6 +355,31 @@ impl Picture {
         }
         Plot::Bars(bars)
     }
+}
+
+/// Numbers of samples, for a title; nothing without any.
+pub(crate) fn counted(samples: impl Iterator<Item = usize>) -> String {
+    let ends = samples.fold(None, |ends: Option<(usize, usize)>, n| {
+        let (least, most) = ends.unwrap_or((n, n));
+        Some((least.min(n), most.max(n)))
+    });
+    match ends {
+        None => String::new(),
+        Some((least, most)) if least == most => format!(", n = {most}"),
+        Some((least, most)) => format!(", n = {least} to {most}"),
+    }
+}
+
+/// Styles of series by the places of their ways: the same in each picture. Further series of a way
+/// have the next shades of its colour.
+fn styles(series: &[Vec<&Drawn>]) -> Vec<Option<usize>> {
+    let places: Vec<Option<usize>> =
+        series.iter().map(|values| values.first().and_then(|value| value.place)).collect();
+    let style = |(n, place): (usize, &Option<usize>)| {
+        let earlier = places[..n].iter().filter(|other| *other == place).count();
+        place.map(|place| place + COLORS * earlier)
+    };
+    places.iter().enumerate().map(style).collect()
 }
 
 /// All different values, in the order in which they come first.
@@ -406,21 +460,21 @@ mod tests {
                 { "mode": "gate", "added_us": 1.2, "time": time }
             ]
         });
-        let words = ["lv1", "gate@200", "gate", "10 µs", "lone tiny"];
+        let words = ["Lv1", "gate@200", "gate", "10 µs", "lone tiny"];
         assert!(!drawn("overhead", parts, &words).contains("plain"));
         let cell = |threshold: u32, overhead: f64| {
             let rows = [row("plain", 0.0), row("lv1", overhead), row("gate", -overhead)];
             json!({ "threshold": threshold, "batch": 1, "rows": rows })
         };
         let record = json!({ "cells": [cell(64, 0.01), cell(2, 0.4)] });
-        assert!(!drawn("threshold", record, &["lv1, 10 µs", "gate, 10 µs"]).contains("plain"));
+        assert!(!drawn("threshold", record, &["Lv1, 10 µs", "gate, 10 µs"]).contains("plain"));
     }
 
     #[test]
     fn parts_stand_on_each_other() {
         let cell = |level: Option<u8>, first: f64| json!({ "level": level, "first_percent": first, "total": 1.0, "processors": 1.0 });
         let cells = json!({ "cells": [cell(None, 50.1), cell(Some(1), 74.9)] });
-        drawn("partition", cells, &["first task", "second task", "plain", "lv1"]);
+        drawn("partition", cells, &["first task", "second task", "plain", "Lv1"]);
     }
 
     #[test]
@@ -437,9 +491,21 @@ mod tests {
             "name": "a model", "kernels": 2, "p50_ns": 1, "p99_ns": 2, "max_ns": 2, "total_ns": 3
         });
         let pair = json!({ "shape": shape, "alone_per_s": 50.0, "cells": cells });
-        let words = ["plain", "gates, every 200 µs", "a model", "goal, 1.10"];
+        let words = ["plain", "gates, every 200 µs", "a model", "goal, 1.10", "✗ misses it"];
         let svg = drawn("graphs", json!({ "pairs": [pair] }), &words);
         assert!(!svg.contains("alone<"), "{svg}");
+    }
+
+    #[test]
+    fn a_way_has_the_same_colour_whatever_else_is_drawn() {
+        let value =
+            |series: &str, place| Drawn { series: series.to_owned(), place, ..Drawn::default() };
+        let all = [value("a", Some(2)), value("b", Some(3)), value("c", Some(3)), value("d", None)];
+        let of = |range: std::ops::Range<usize>| {
+            styles(&all[range].iter().map(|value| vec![value]).collect::<Vec<_>>())
+        };
+        assert_eq!(of(0..4), [Some(2), Some(3), Some(10), None]);
+        assert_eq!(of(1..2), [Some(3)]);
     }
 
     #[test]
@@ -475,7 +541,14 @@ mod tests {
         };
         let rows = [10_000, 100_000]
             .map(|ns| [row("gate", ns, 8), row("gate", ns, 64), row("lv1", ns, 8)]);
-        let words = ["P50, on", "P99, on", "gate, 64 in flight", "lv1, 8 in flight", "100 µs"];
+        let words = [
+            "P50, on",
+            "P99, on a device, n = 1000",
+            "gate, 64 in flight",
+            "Lv1, 8 in flight",
+            "100 µs",
+            "✓",
+        ];
         drawn("preempt", json!({ "rows": rows.concat() }), &words);
     }
 

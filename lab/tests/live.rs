@@ -79,6 +79,7 @@ fn a_quick_demo_prints_its_tables_and_draws_a_picture() {
     for words in ["<svg", "alone", "unscheduled", "hpf Lv3", "simulated hpf Lv3"] {
         assert!(svg.contains(words), "{words}");
     }
+    assert!(svg.contains("one diagram per task, measured") && !svg.contains("seed"), "{svg}");
     let json = fs::read_to_string(folder.0.join("demo.json")).expect("a document");
     let json: Value = serde_json::from_str(&json).expect("valid JSON");
     for kind in ["live", "simulated"] {
@@ -207,7 +208,7 @@ fn a_bench_draws_a_picture_and_a_record_gives_the_same_one() {
     let output = folder.lab(&[&bench[..], &files].concat());
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     let svg = fs::read_to_string(folder.0.join("a.svg")).expect("a picture");
-    for words in ["<svg", ">\nplain\n<", ">\nlv1\n<", "100 µs", "</svg>"] {
+    for words in ["<svg", ">\nplain\n<", ">\nLv1\n<", "100 µs", "</svg>"] {
         assert!(svg.contains(words), "{words}: {svg}");
     }
     let output = folder.lab(&["bench", "draw", "a.json", "--svg", "b.svg"]);
@@ -220,7 +221,7 @@ fn a_hold_is_drawn() {
     let folder = Folder::new("draw-preempt");
     folder.lab(&["bench", "preempt", "--samples", "3", "--level", "3", "--svg", "a.svg"]);
     let svg = fs::read_to_string(folder.0.join("a.svg")).expect("a picture");
-    assert!(svg.contains("lv3, 8 in flight"), "{svg}");
+    assert!(svg.contains("Lv3, 8 in flight"), "{svg}");
 }
 
 #[test]
@@ -252,7 +253,7 @@ fn committed_records_are_drawn() {
         let output = folder.lab(&["bench", "draw", &record, "--svg", "a.svg"]);
         assert_eq!(output.status.code(), Some(0), "{output:?}");
         let svg = fs::read_to_string(folder.0.join("a.svg")).expect("a picture");
-        assert!(svg.contains("NVIDIA H200") && svg.contains("lv1"), "{bench}: {svg}");
+        assert!(svg.contains("NVIDIA H200") && svg.contains("Lv1"), "{bench}: {svg}");
     }
 }
 

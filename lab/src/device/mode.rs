@@ -107,6 +107,27 @@ impl Mode {
         QueueParams { spacing_ns: u64::from(spacing_us) * 1_000, urgent, ..QueueParams::at(level) }
     }
 
+    /// Name for people.
+    pub(crate) fn label(self) -> String {
+        self.to_string().replace("lv", "Lv")
+    }
+
+    /// Place among all ways, whatever the spacing of gates: figures have colours by it.
+    pub(crate) const fn place(self) -> usize {
+        match self {
+            Self::Plain => 0,
+            Self::Lv1 => 1,
+            Self::Gate { spacing_us: 0 } => 2,
+            Self::Gate { .. } => 3,
+            Self::Lv3 => 4,
+            Self::Priority => 5,
+            Self::GatePriority => 6,
+            Self::Processes(Apart::Plain) => 7,
+            Self::Processes(Apart::Lv1) => 8,
+            Self::Processes(Apart::Gate) => 9,
+        }
+    }
+
     /// Past the runtime.
     pub(crate) const fn is_plain(self) -> bool {
         matches!(self, Self::Plain | Self::Priority | Self::Processes(Apart::Plain))

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use super::plan::Hal;
 use super::quantities::{CORES, NATIVE_CORES, OF_TURNS};
 use crate::stats::{Quantiles, median};
 
@@ -167,10 +168,13 @@ pub(crate) struct Verdict {
     pub(crate) goal: String,
     /// Whose goal it is: `paper`, `plan` or `issue`.
     pub(crate) whose: String,
-    /// What was measured, for people.
+    /// The value that was measured, for people; empty without one.
     pub(crate) measured: String,
-    /// Whether it is met; `None` without enough samples.
+    /// Whether it is met; `None` where that is open.
     pub(crate) met: Option<bool>,
+    /// Why it is open.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) open: Option<String>,
     /// What bounds it, where it is missed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) bound: Option<String>,
@@ -210,6 +214,24 @@ pub(crate) struct Row {
     pub(crate) notes: Vec<String>,
     /// How long it took, in seconds.
     pub(crate) seconds: f64,
+}
+
+impl Row {
+    /// Whether its programs are rows of spins on the processor, each in the place of a real one.
+    pub(crate) fn has_stand_ins(&self) -> bool {
+        self.hal == Hal::Host.name()
+    }
+
+    /// What it is about; of stand-ins it says so.
+    pub(crate) fn title(&self) -> String {
+        self.named(&self.name)
+    }
+
+    /// A name of what was run; a stand-in for it is called one.
+    pub(crate) fn named(&self, work: &str) -> String {
+        let is_real = !self.has_stand_ins();
+        if is_real { work.to_owned() } else { format!("{work} (stand-in)") }
+    }
 }
 
 #[cfg(test)]

@@ -141,7 +141,7 @@ fn in_the_plans_form(row: &Row, of: &Definition) -> Record {
     let goals: Vec<&str> = row.verdicts.iter().map(|verdict| verdict.goal.as_str()).collect();
     Record {
         test_id: row.id.clone(),
-        test_name: row.name.clone(),
+        test_name: row.title(),
         date: row.date.clone(),
         hardware: row.hardware.clone(),
         rocm_version: version("rocm").or_else(|| version("driver")).unwrap_or_default(),

@@ -42,18 +42,13 @@ fn verdict(
         Some(value) if has_disturbed_baseline(goal, value) => Some(FASTER_THAN_ALONE.to_owned()),
         Some(_) => None,
     };
-    let shown = value.map(shown);
-    let measured = match (shown, &doubt) {
-        (Some(value), Some(doubt)) => format!("{value}; {doubt}"),
-        (Some(value), None) => value,
-        (None, _) => doubt.clone().unwrap_or_default(),
-    };
     let met = value.filter(|_| doubt.is_none()).map(|value| goal.goal.is_met(value));
     Verdict {
         goal: format!("{} {}", goal.what, goal.goal),
         whose: goal.whose.to_owned(),
-        measured,
+        measured: value.map(shown).unwrap_or_default(),
         met,
+        open: doubt,
         bound: (met == Some(false)).then(|| bound(goal, figures, predicted)).flatten(),
     }
 }
@@ -153,7 +148,7 @@ mod tests {
     #[test]
     fn a_goal_is_met_or_missed_with_what_bounds_it() {
         let met = one(&goal(), &figure(1.3), FULL);
-        assert_eq!((met.met, met.bound), (Some(true), None));
+        assert_eq!((met.met, met.bound, met.open), (Some(true), None, None));
         let missed = one(&goal(), &figure(1.31), FULL);
         assert_eq!(missed.met, Some(false));
         assert_eq!(missed.bound.as_deref(), Some("a kernel of 2 ms; the simulator said 1.550"));
@@ -177,10 +172,12 @@ mod tests {
     fn without_enough_samples_there_is_no_verdict() {
         let quick = one(&goal(), &figure(9.0), Setting { quick: true, ..FULL });
         assert_eq!((quick.met, quick.bound), (None, None));
-        assert!(quick.measured.contains("too few samples"), "{}", quick.measured);
+        assert_eq!(quick.measured, "9.000", "a value is a value");
+        assert!(quick.open.is_some_and(|why| why.contains("too few samples")));
         let few = one(&goal(), &[], FULL);
         assert_eq!(few.met, None);
-        assert!(few.measured.contains("1,000 samples"), "{}", few.measured);
+        assert!(few.open.is_some_and(|why| why.contains("1,000 samples")));
+        assert_eq!(few.measured, "");
     }
 
     #[test]

@@ -82,6 +82,23 @@ pub(crate) enum Way {
 }
 
 impl Way {
+    /// All of them; figures have the colours in this order.
+    const ALL: [Self; 8] = [
+        Self::Native,
+        Self::Priorities,
+        Self::Mps,
+        Self::MpsPercent,
+        Self::Xsched,
+        Self::MpsXsched,
+        Self::TritonPriorities,
+        Self::TritonRateLimiter,
+    ];
+
+    /// Place of a way in the list of all, by its name.
+    pub(crate) fn place(name: &str) -> Option<usize> {
+        Self::ALL.iter().position(|way| way.name() == name)
+    }
+
     /// As documents and programs have it.
     pub(crate) const fn name(self) -> &'static str {
         match self {

@@ -50,7 +50,7 @@ impl GraphMode {
             Self::Alone => "alone, plain".to_owned(),
             Self::Plain => "plain".to_owned(),
             Self::Priority => "priority".to_owned(),
-            Self::Lv1 => "lv1".to_owned(),
+            Self::Lv1 => "Lv1".to_owned(),
             Self::Gates { spacing_ns } => format!("gates, {}", spacing_label(Some(spacing_ns))),
         }
     }

@@ -61,7 +61,10 @@ fn counts(records: &[Record]) -> String {
 impl Report<'_> {
     pub(super) fn title(&self) -> String {
         let known = self.records.iter().find(|record| !record.hardware.is_empty());
-        let device = |record: &Record| format!("{} ({})", record.hardware, record.rocm_version);
+        let device = |record: &Record| match record.rocm_version.as_str() {
+            "" => record.hardware.clone(),
+            version => format!("{} ({version})", record.hardware),
+        };
         let device = known.map_or_else(|| "a device that could not be used".to_owned(), device);
         format!("Benches on {device}")
     }

@@ -226,8 +226,10 @@ fn summary(head: &str, row: &Row) -> String {
             Some(false) => "MISSED",
             None => "open",
         };
-        let bound = verdict.bound.as_ref().map_or_else(String::new, |bound| format!(" ({bound})"));
-        text += &format!("  {met}: {}: {}{bound}\n", verdict.goal, verdict.measured);
+        let said = [Some(&verdict.measured), verdict.open.as_ref(), verdict.bound.as_ref()];
+        let said = said.into_iter().flatten().map(String::as_str);
+        let said: Vec<&str> = said.filter(|said| !said.is_empty()).collect();
+        text += &format!("  {met}: {}: {}\n", verdict.goal, said.join("; "));
     }
     text
 }
@@ -240,11 +242,30 @@ mod tests {
     use std::sync::atomic::AtomicBool;
 
     use super::*;
+    use crate::rows::document::Verdict;
     use crate::rows::plan::{CellPlan, Hal, Way};
+    use crate::rows::report::samples;
     use crate::rows::table::all;
 
     const HOST: Setting = Setting { hal: Hal::Host, quick: true };
     const CUDA: Setting = Setting { hal: Hal::Cuda, quick: true };
+
+    #[test]
+    fn an_open_goal_says_why() {
+        let mut row = samples::row("7.2.1", "Priority", Vec::new(), Vec::new());
+        let verdict = |measured: &str, open: Option<&str>| Verdict {
+            goal: "P99 ≤ 1.3".to_owned(),
+            whose: "plan".to_owned(),
+            measured: measured.to_owned(),
+            met: None,
+            open: open.map(str::to_owned),
+            bound: None,
+        };
+        row.verdicts = vec![verdict("0.864", Some("too few samples")), verdict("", Some("no P99"))];
+        let text = summary("1/1", &row);
+        assert!(text.contains("  open: P99 ≤ 1.3: 0.864; too few samples\n"), "{text}");
+        assert!(text.ends_with("  open: P99 ≤ 1.3: no P99\n"), "{text}");
+    }
 
     /// Waits until there is one on each GPU.
     const TOGETHER: &str = r#"touch "$CUDA_VISIBLE_DEVICES"

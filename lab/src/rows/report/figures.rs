@@ -3,6 +3,9 @@
 use xsched_sim::report::{Bar, Bars, Chart, Line, Plot};
 
 use super::super::document::{Cell, Progress, Row, Status};
+use super::super::plan::Way;
+use super::summary::outcome;
+use crate::draw::counted;
 
 /// A figure, or why it is not there.
 #[derive(Debug)]
@@ -19,6 +22,10 @@ pub(super) struct Figure {
 const LINES_MAX: usize = 14;
 /// The style of lines for goals: grey and dashed.
 const GOAL: usize = 13;
+/// The style of what runs alone: grey and dotted.
+const ALONE: usize = 20;
+/// Styles before the next pattern.
+const COLORS: usize = 7;
 
 /// The figures of these rows.
 pub(super) fn figures(rows: &[Row]) -> Vec<Figure> {
@@ -91,7 +98,8 @@ fn distribution(name: String, progress: &Progress) -> Line {
     let points = progress.cdf_us.iter().enumerate();
     let point = |(n, us): (usize, &f64)| (us / 1e3, 100.0 * (n + 1) as f64 / count);
     let from = progress.cdf_us.first().map(|us| (us / 1e3, 0.0));
-    Line::new(name, from.into_iter().chain(points.map(point)).collect())
+    let line = Line::new(name, from.into_iter().chain(points.map(point)).collect());
+    line.of_samples(progress.latency.samples as u64)
 }
 
 /// The latencies of the first role of each cell of a group, and those alone.
@@ -99,10 +107,19 @@ fn latencies(row: &Row, group: &str, name: &'static str) -> Result<Chart, String
     let cells = || measured(row).filter(|cell| split(cell).0 == group);
     let mut lines = Vec::new();
     let alone = cells().find_map(|cell| cell.roles.first()?.alone.as_ref());
-    lines.extend(alone.map(|alone| distribution("alone".to_owned(), alone)));
+    lines.extend(alone.map(|alone| distribution("alone".to_owned(), alone).styled(ALONE)));
+    let mut ways: Vec<&str> = Vec::new();
     for cell in cells() {
         let beside = cell.roles.first().and_then(|role| role.beside.as_ref());
-        lines.extend(beside.map(|beside| distribution(split(cell).1.to_owned(), beside)));
+        let Some(beside) = beside else { continue };
+        let earlier = ways.iter().filter(|way| **way == cell.way).count();
+        ways.push(&cell.way);
+        let line = distribution(split(cell).1.to_owned(), beside);
+        // A way has the same colour in all figures, and further cells of it other patterns.
+        lines.push(match Way::place(&cell.way) {
+            Some(place) => line.styled(place + COLORS * earlier),
+            None => line,
+        });
     }
     lines.retain(|line| !line.points.is_empty());
     lines.truncate(LINES_MAX);
@@ -111,7 +128,7 @@ fn latencies(row: &Row, group: &str, name: &'static str) -> Result<Chart, String
     }
     let role = cells().find_map(|cell| cell.roles.first());
     let role = role.map_or("the first role", |role| role.name.as_str());
-    let title = format!("{}, {group}: latencies of {role}", row.id);
+    let title = titled(row, &format!("{group}: latencies of {role}"));
     let (x, y) = ("latency (ms)", "requests (%)");
     Ok(Chart { name, title, x, y, plot: Plot::Near(lines) })
 }
@@ -157,7 +174,7 @@ fn windows(row: &Row, group: &str) -> Result<Chart, String> {
     }
     Ok(Chart {
         name: "partition",
-        title: format!("{}, {group}: parts of the device", row.id),
+        title: titled(row, &format!("{group}: parts of the device")),
         x: "window of 20 timeslices",
         y: "part (%)",
         plot: Plot::Lines(lines),
@@ -193,7 +210,7 @@ fn thresholds(row: &Row) -> Result<Chart, String> {
     lines.push(Line::new("3 %", vec![(ends.0, 1.03), (ends.1, 1.03)]).styled(GOAL));
     Ok(Chart {
         name: "threshold",
-        title: format!("{}: what few commands in flight cost", row.id),
+        title: titled(row, "what few commands in flight cost"),
         x: "commands in flight at most",
         y: "P50 / P50 without XSched",
         plot: Plot::Near(lines),
@@ -245,8 +262,20 @@ fn by_setting(
     let names = groups.iter().map(|&group| short(group)).collect();
     let mut bars = Bars::new(names, settings.iter().map(bar).collect());
     bars.line = line;
-    let title = format!("{}: {}", row.id, row.name);
+    let title = titled(row, &(row.title() + &samples(row)));
     Ok(Chart { name, title, x: "", y, plot: Plot::Bars(bars) })
+}
+
+/// The title of a figure of a row: what came out stands behind.
+fn titled(row: &Row, what: &str) -> String {
+    format!("{}, {what}: {}", row.id, outcome(row).text)
+}
+
+/// The numbers of samples behind the bars of a row.
+fn samples(row: &Row) -> String {
+    let roles = measured(row).flat_map(|cell| &cell.roles);
+    let phases = roles.filter_map(|role| role.beside.as_ref().or(role.alone.as_ref()));
+    counted(phases.map(|progress| progress.latency.samples))
 }
 
 /// A name that has room below its bars.
@@ -282,7 +311,7 @@ fn by_way(
     let mut bars = Bars::new(names, bars);
     bars.line = line;
     bars.log = true;
-    let title = format!("{}: {}", row.id, row.name);
+    let title = titled(row, &(row.title() + &samples(row)));
     Ok(Chart { name, title, x: "", y, plot: Plot::Bars(bars) })
 }
 
@@ -342,7 +371,7 @@ fn arrivals(row: &Row) -> Result<Chart, String> {
     };
     let lines = lines.into_iter().map(line).collect();
     let first = row.cells.first().and_then(|cell| cell.roles.first());
-    let first = first.map_or("the first network", |role| role.work.as_str());
-    let title = format!("{}: {first} over arrivals of all networks", row.id);
+    let first = first.map_or_else(|| "the first network".to_owned(), |role| row.named(&role.work));
+    let title = titled(row, &format!("{first} over arrivals of all networks"));
     Ok(Chart { name: "arrivals", title, x: "arrivals per second", y, plot: Plot::Lines(lines) })
 }

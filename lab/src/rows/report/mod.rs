@@ -18,11 +18,6 @@ use super::document::{Prediction, Row};
 use crate::error::CommandError;
 use crate::report::{self, Block, Tone};
 
-/// The title of the report.
-const TITLE: &str = "The plan's experiments with real programs";
-
-/// The title of the figures alone.
-const FIGURES: &str = "Figures of the plan's experiments with real programs";
 /// The folder of drawings.
 const DRAWINGS: &str = "figures";
 
@@ -44,8 +39,9 @@ pub(crate) fn write(dir: &Path) -> Result<(), CommandError> {
     blocks.extend(figures.iter().cloned());
     blocks.extend(input.rows.iter().flat_map(|row| section::blocks(row, &input)));
     put(&dir.join("REPORT.md"), report::markdown(&blocks))?;
-    put(&dir.join("report.html"), report::page(TITLE, &blocks))?;
-    put(&dir.join("figures.html"), report::page(FIGURES, &figures))?;
+    let title = summary::title(&input.rows);
+    put(&dir.join("report.html"), report::page(&title, &blocks))?;
+    put(&dir.join("figures.html"), report::page(&format!("Figures: {title}"), &figures))?;
     let folder = dir.join(DRAWINGS);
     fs::create_dir_all(&folder).map_err(|source| unwritten(&folder, source))?;
     for figure in &figures {
@@ -147,7 +143,7 @@ mod tests {
     use serde::Serialize;
 
     use super::super::document::Status;
-    use super::samples::{cell, figure, fixed_priority, prediction, row, verdict};
+    use super::samples::{self, cell, figure, fixed_priority, prediction, row, verdict};
     use super::*;
 
     /// What is written for these documents.
@@ -296,6 +292,40 @@ mod tests {
         for text in ["too few samples for verdicts", "not measured yet", "no verdict", absent] {
             assert!(report.markdown.contains(text), "{text}: {}", report.markdown);
         }
+    }
+
+    #[test]
+    fn the_report_begins_with_a_table_of_all_rows_and_names_stand_ins() {
+        let (row, predicted) = fixed_priority();
+        let mut away = samples::row("8.1.1", "Harvesting", Vec::new(), Vec::new());
+        away.hardware = String::new();
+        let report = written(&[row.clone(), away.clone()], &[predicted]);
+        let at = |text: &str| {
+            let text = text.to_owned();
+            report.markdown.find(&text).unwrap_or_else(|| panic!("{text}: {}", report.markdown))
+        };
+        assert!(at("| row | about | outcome | first goal |") < at("## The machine"));
+        assert!(
+            at("| 7.2.1 | Fixed Priority Policy | 1 of 3 goals missed |") < at("## The machine")
+        );
+        assert!(report.markdown.contains("real programs") && !report.markdown.contains("stand-in"));
+        assert!(
+            report.markdown.contains("on a device that was not reached"),
+            "{}",
+            report.markdown
+        );
+        let host = [row, away].map(|row| Row { hal: "host".to_owned(), ..row });
+        let report = written(&host, &[]);
+        for text in [
+            "with stand-ins on the processor",
+            "Fixed Priority Policy (stand-in)",
+            "| resnet152 (stand-in) |",
+            "open: too few samples",
+        ] {
+            assert!(report.markdown.contains(text), "{text}: {}", report.markdown);
+            assert!(report.html.contains(text.trim_matches(['|', ' '])), "{text}");
+        }
+        assert!(!report.markdown.contains("real programs"));
     }
 
     #[test]

@@ -8,13 +8,16 @@ use crate::report::{Block, Cell, Table, Tone, count, number, percent, text, word
 
 /// What is written of a row.
 pub(super) fn blocks(row: &Row, input: &Input) -> Vec<Block> {
-    let mut blocks = vec![Block::Heading(2, format!("{} {}", row.id, row.name))];
+    let mut blocks = vec![Block::Heading(2, format!("{} {}", row.id, row.title()))];
     let outcome = outcome(row);
     blocks.push(Block::Text(outcome.text, outcome.tone));
     blocks.push(text(format!(
         "`{}` on {} ({}), begun {}, {:.0} s{}.",
         row.command,
-        row.hardware,
+        match row.hardware.as_str() {
+            "" => "a device that was not reached",
+            hardware => hardware,
+        },
         row.hal,
         row.date,
         row.seconds,
@@ -49,7 +52,7 @@ fn goals(row: &Row) -> Table {
 /// Each role of each cell that was measured.
 fn cells(row: &Row) -> Table {
     let measured = row.cells.iter().filter(|cell| cell.status == Status::Measured);
-    let lines = measured.flat_map(|cell| cell.roles.iter().map(move |role| line(cell, role)));
+    let lines = measured.flat_map(|cell| cell.roles.iter().map(move |role| line(row, cell, role)));
     let header = [
         "cell",
         "way",
@@ -69,7 +72,7 @@ fn cells(row: &Row) -> Table {
     Table::new(header, lines)
 }
 
-fn line(cell: &Measured, role: &Role) -> Vec<Cell> {
+fn line(row: &Row, cell: &Measured, role: &Role) -> Vec<Cell> {
     let (alone, beside) = (role.alone.as_ref(), role.beside.as_ref());
     let p50 = |progress: Option<&Progress>| {
         let has_any = progress.filter(|one| one.latency.samples > 0);
@@ -85,7 +88,7 @@ fn line(cell: &Measured, role: &Role) -> Vec<Cell> {
     };
     let samples = beside.or(alone).map(|progress| progress.latency.samples.to_string());
     let mut line: Vec<Cell> =
-        [&cell.name, &cell.way, &role.name, &role.work, &role.load].map(words).into();
+        [&cell.name, &cell.way, &role.name, &row.named(&role.work), &role.load].map(words).into();
     line.extend([p50(alone), p99(alone), p50(beside), p99(beside)].map(number));
     line.extend([over(&p50), over(&p99), rate(beside.or(alone)), over(&rate)].map(number));
     line.push(count(samples.unwrap_or_default()));

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::super::document::{Row, Status, Verdict};
 use super::super::table;
 use super::compare::{Pair, median, worst};
-use super::{Input, TITLE, chapters};
+use super::{Input, chapters};
 use crate::report::{Block, Cell, Table, Tone, count, number, percent, text, words};
 
 /// Predictions within this are near.
@@ -15,12 +15,11 @@ const WORST: usize = 5;
 
 /// The summary.
 pub(super) fn blocks(input: &Input) -> Vec<Block> {
-    let mut blocks = vec![Block::Heading(1, TITLE.to_owned())];
-    blocks.extend(about(&input.rows));
-    blocks.push(Block::Heading(2, "Summary".to_owned()));
-    blocks.push(text(counts(&input.rows)));
+    let mut blocks = vec![Block::Heading(1, title(&input.rows)), text(counts(&input.rows))];
     blocks.push(Block::Table(rows(input)));
     blocks.extend(absent(input));
+    blocks.push(Block::Heading(2, "The machine".to_owned()));
+    blocks.extend(about(&input.rows));
     let goals = goals(&input.rows);
     if !goals.rows.is_empty() {
         blocks.push(Block::Heading(2, "Goals".to_owned()));
@@ -29,6 +28,13 @@ pub(super) fn blocks(input: &Input) -> Vec<Block> {
     blocks.push(Block::Heading(2, "Predictions".to_owned()));
     blocks.extend(predictions(input));
     blocks
+}
+
+/// The title of the report; where no program is a real one it says so.
+pub(super) fn title(rows: &[Row]) -> String {
+    let is_all_stand_ins = !rows.is_empty() && rows.iter().all(Row::has_stand_ins);
+    let what = if is_all_stand_ins { "stand-ins on the processor" } else { "real programs" };
+    format!("The plan's experiments with {what}")
 }
 
 /// The machine, the versions and the time.
@@ -68,7 +74,10 @@ pub(super) fn judgement(verdict: &Verdict) -> Cell {
     match verdict.met {
         Some(true) => words("met").toned(Tone::Good),
         Some(false) => words("missed").toned(Tone::Bad),
-        None => words("open").toned(Tone::Faint),
+        None => {
+            let why = verdict.open.iter().map(|why| format!(": {why}"));
+            words(format!("open{}", why.collect::<String>())).toned(Tone::Faint)
+        }
     }
 }
 
@@ -108,6 +117,12 @@ pub(super) fn outcome(row: &Row) -> Cell {
     }
 }
 
+/// The first goal with the value that was measured, if there is one.
+fn headline(row: &Row) -> String {
+    let verdict = row.verdicts.iter().find(|verdict| !verdict.measured.is_empty());
+    verdict.map_or_else(String::new, |one| format!("{}: {}", one.goal, one.measured))
+}
+
 fn rows(input: &Input) -> Table {
     let mut rows = Vec::new();
     for row in &input.rows {
@@ -115,8 +130,9 @@ fn rows(input: &Input) -> Table {
         let pairs: Vec<&Pair> = input.pairs_of(&row.id).filter(|pair| pair.counts()).collect();
         rows.push(vec![
             words(&row.id),
-            words(&row.name),
+            words(row.title()),
             outcome(row),
+            words(headline(row)),
             count(format!("{done} of {}", row.cells.len())),
             count(pairs.len().to_string()),
             percent(median(pairs)),
@@ -127,10 +143,11 @@ fn rows(input: &Input) -> Table {
     let known: BTreeSet<&str> = input.rows.iter().map(|row| row.id.as_str()).collect();
     for prediction in input.predictions.iter().filter(|one| !known.contains(one.id.as_str())) {
         let mut row = vec![words(&prediction.id), words(""), words("not measured yet")];
-        row.resize(7, words(""));
+        row.resize(8, words(""));
         rows.push(row);
     }
-    let header = ["row", "about", "outcome", "cells", "predicted", "median error", "seconds"];
+    let header =
+        ["row", "about", "outcome", "first goal", "cells", "predicted", "median error", "seconds"];
     Table::new(header, rows)
 }
 
