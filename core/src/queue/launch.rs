@@ -90,8 +90,8 @@ impl<R: Store<CommandSlot>> Queue<R> {
         self.window.widen();
     }
 
-    /// Says that no scheduler waits for the queue to run out of work, or that one does. Without one,
-    /// a command on an idle device has no fence of its own: one comes with the batch, or by
+    /// Says that no scheduler waits for the queue to run out of work, or that one does. If none
+    /// does, a command on an idle device has no fence of its own: one comes with the batch, or by
     /// [`Queue::poll_fence`], which a driver calls now and then.
     pub const fn leave_unattended(&mut self, is_unattended: bool) {
         self.is_unattended = is_unattended;
