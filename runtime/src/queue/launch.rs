@@ -174,7 +174,7 @@ where
             && state.machine.next_launch() == cmd
             && let Some(mut launcher) = state.launcher.take()
         {
-            self.note_attendance(&mut state, &launcher);
+            state.machine.leave_unattended(false);
             state = self.launch_new(state, &mut launcher, cmd, command, now);
             state.launcher = Some(launcher);
             if state.machine.next_launch().0 < state.machine.submitted() {
@@ -202,7 +202,8 @@ where
     /// by itself.
     pub(super) fn launch<'a>(&'a self, mut state: Guard<'a, S>, mut time: Instant) -> Guard<'a, S> {
         let Some(mut launcher) = state.launcher.take() else { return state };
-        self.note_attendance(&mut state, &launcher);
+        // Who submits commands may ask for their ends; who launches does so of the driver.
+        state.machine.leave_unattended(false);
         for _ in 0..INLINE_LAUNCHES {
             if state.is_for_caller() {
                 break;

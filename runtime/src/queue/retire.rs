@@ -134,7 +134,9 @@ where
         // The submitter looks when the window is full. A reaper that looks at each completion
         // meanwhile would only be in the way.
         let is_awaited = self.flags.eager.load(Ordering::Relaxed);
-        if let Some(launcher) = state.launcher.take() {
+        if state.machine.is_unattended()
+            && let Some(launcher) = state.launcher.take()
+        {
             self.note_attendance(&mut state, &launcher);
             state.launcher = Some(launcher);
         }
