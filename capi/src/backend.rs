@@ -7,7 +7,9 @@ use std::task::Waker;
 
 use xsched_core::cost::CostModel;
 use xsched_core::fault::Fault;
-use xsched_core::hal::{Backend, DeviceInfo, ErrorType, Forecast, Halves, Kept, Retire, Submit};
+use xsched_core::hal::{
+    Backend, DeviceInfo, ErrorType, Forecast, Halves, Kept, LaunchMode, Retire, Submit,
+};
 use xsched_core::id::{CmdId, QueueId};
 use xsched_core::queue::{Outcome, Retired};
 use xsched_core::time::Duration;
@@ -132,8 +134,16 @@ impl<S: Lower> Submit for Launcher<S> {
         self.below.room()
     }
 
-    fn set_crowded(&mut self, is_crowded: bool) {
-        self.below.set_crowded(is_crowded);
+    fn set_launch_mode(&mut self, mode: LaunchMode) {
+        self.below.set_launch_mode(mode);
+    }
+
+    fn is_in_burst(&self) -> bool {
+        self.below.is_in_burst()
+    }
+
+    fn end_burst(&mut self) {
+        self.below.end_burst();
     }
 
     fn is_unattended(&self) -> bool {

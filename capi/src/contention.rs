@@ -36,6 +36,9 @@ static NO_PAGE: AtomicU32 = AtomicU32::new(0);
 static HAS_CAUSE: AtomicU32 = AtomicU32::new(1);
 /// The word in which interposers read it. It is not 0 if scheduling is required.
 static WORD: AtomicPtr<AtomicU32> = AtomicPtr::new((&raw const NO_PAGE).cast_mut());
+/// The word in which interposers read whether a scheduler has a use for when work begins or ends:
+/// not 0 if one has.
+static ATTENDED: AtomicPtr<AtomicU32> = AtomicPtr::new((&raw const HAS_CAUSE).cast_mut());
 /// The word in which the scheduler of the node says what other processes there are; null without
 /// one, and `NO_PAGE` before there is a page.
 static NODE: AtomicPtr<AtomicU32> = AtomicPtr::new(std::ptr::null_mut());
@@ -49,7 +52,8 @@ pub(crate) fn require_scheduling(cause: Cause) {
     if !has(cause) {
         // First: who sees the cause makes no launch that does not see the word.
         WORD.store((&raw const HAS_CAUSE).cast_mut(), Ordering::Release);
-        CAUSES.fetch_or(cause as u32, Ordering::AcqRel);
+        CAUSES.fetch_or(cause as u32, Ordering::SeqCst);
+        ATTENDED.store((&raw const HAS_CAUSE).cast_mut(), Ordering::SeqCst);
     }
 }
 
@@ -58,6 +62,7 @@ pub(crate) fn begin_anew() {
     NODE.store(std::ptr::null_mut(), Ordering::Release);
     FIRST.store(std::ptr::null_mut(), Ordering::Release);
     CAUSES.store(0, Ordering::Release);
+    ATTENDED.store((&raw const HAS_CAUSE).cast_mut(), Ordering::Release);
     WORD.store((&raw const NO_PAGE).cast_mut(), Ordering::Release);
 }
 
@@ -80,7 +85,14 @@ pub(crate) fn follow(page: &Arc<SharedPage>) {
         return require_scheduling(Cause::Choice);
     }
     // Unless there is a cause.
-    let _ = WORD.compare_exchange(before, word, Ordering::AcqRel, Ordering::Acquire);
+    let attended = std::ptr::from_ref(&kept.header().daemon_wants_wakeups).cast_mut();
+    if WORD.compare_exchange(before, word, Ordering::AcqRel, Ordering::Acquire).is_ok() {
+        ATTENDED.store(attended, Ordering::SeqCst);
+        // A cause that came meanwhile counts.
+        if CAUSES.load(Ordering::SeqCst) != 0 {
+            ATTENDED.store((&raw const HAS_CAUSE).cast_mut(), Ordering::SeqCst);
+        }
+    }
     FIRST.store(Arc::as_ptr(kept).cast_mut(), Ordering::Release);
 }
 
@@ -132,6 +144,12 @@ pub(crate) fn scheduling_required() -> bool {
 /// Returns whether launches are scheduled, or may be without another call of the program.
 pub(crate) fn may_be_required() -> bool {
     scheduling_required() || !NODE.load(Ordering::Acquire).is_null()
+}
+
+/// Where interposers read in which word it says whether a scheduler has a use for when work begins
+/// or ends.
+pub(crate) const fn address_of_attended() -> *const *mut AtomicU32 {
+    ATTENDED.as_ptr()
 }
 
 /// Where interposers read in which word it says whether scheduling is required.

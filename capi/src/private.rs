@@ -421,6 +421,14 @@ pub extern "C" fn xsched_private_contention() -> *const *mut AtomicU32 {
     contention::address()
 }
 
+/// For interposers: where it says, for ever, in which word it is whether a scheduler has a use for
+/// when the work of a stream begins or ends. It is not 0 if one has.
+// SAFETY: no other library has a function of this name.
+#[unsafe(no_mangle)]
+pub extern "C" fn xsched_private_attended() -> *const *mut AtomicU32 {
+    contention::address_of_attended()
+}
+
 /// For interposers: says where launches are counted that bypass XQueues.
 ///
 /// # Safety

@@ -143,6 +143,7 @@ fn watch_forks() {
 /// After a fork, in the child.
 extern "C" fn in_child() {
     note_fork();
+    xsched_hal_stream::CALLS.begin_anew();
     contention::begin_anew();
     PROCESS.store(std::ptr::null_mut(), Ordering::Release);
 }

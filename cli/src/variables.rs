@@ -115,7 +115,7 @@ pub const VARIABLES: &[Variable] = &[
         "XSCHED_GATE_SPACING_US",
         "0 to 1_000_000",
         "300",
-        "Predicted work between two gates at level 2; 0 is a gate per command. Under `xschedd` 100, but in graphs only below a process of a higher priority, and 10,000 while the process is held for no other one.",
+        "Predicted work between two gates at level 2; 0 is a gate per command. Under `xschedd` it is 100 to 2,000, the square root of 0.46 µs times the time since the last hold, and 10,000 while the process is held for no other one; in graphs 100 below a process of a higher priority.",
         C_API,
     ),
     var(

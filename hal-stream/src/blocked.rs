@@ -4,6 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use xsched_hal_process::calls::CallsView;
+
 use crate::gated_stream::GatedStream;
 use crate::launches::{Call, UnderWay};
 use crate::sync::Word;
@@ -22,6 +24,37 @@ pub(crate) struct LaunchWatch {
     inside: Vec<Sighting>,
     /// How many calls with all gates forced open had ended.
     ended: u64,
+}
+
+/// Looks in a row that find some call that may wait for the device, after which one counts as one
+/// that does not return, though others do meanwhile.
+const LOOKS_WITH_CALLS: u32 = 4;
+
+/// Calls that may wait for the device, as the watch has seen them.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct CallsWatch {
+    /// Looks in a row that have found some, and how many had ended at the last one.
+    looks: u32,
+    ended: u64,
+}
+
+impl CallsWatch {
+    pub(crate) const fn new() -> Self {
+        Self { looks: 0, ended: 0 }
+    }
+
+    /// Looks once more. Whether a call does not return: none has ended since the last look, or
+    /// there were some at each of several looks. `waits`: the thread of the last one waits for a
+    /// processor, which explains that for as long as a launch.
+    pub(crate) fn do_not_return(&mut self, calls: CallsView, waits: impl FnOnce() -> bool) -> bool {
+        let before = std::mem::replace(&mut self.ended, calls.ended);
+        self.looks = match self.looks {
+            _ if !calls.is_any => 0,
+            1.. if before == calls.ended => self.looks.max(LOOKS_WITH_CALLS) + 1,
+            looks => looks.saturating_add(1),
+        };
+        self.looks >= LOOKS_WITH_CALLS && (self.looks >= STARVED_MAX || !waits())
+    }
 }
 
 /// A launch that was seen under way.
@@ -334,6 +367,23 @@ mod tests {
             assert!(found.blocked.is_empty());
         }
         assert_eq!(rig.members[0].launches.under_way(), None);
+    }
+
+    #[test]
+    fn calls_of_which_none_ends_do_not_return() {
+        let view = |ended, is_any| CallsView { ended, is_any, thread: 7 };
+        let looks = |views: &[CallsView], waits: bool| {
+            let mut calls = CallsWatch::new();
+            views.iter().map(|view| calls.do_not_return(*view, || waits)).collect::<Vec<_>>()
+        };
+        assert_eq!(looks(&[view(3, true), view(3, true)], false), [false, true]);
+        assert_eq!(looks(&[view(3, true), view(3, true)], true), [false, false], "no processor");
+        let others: Vec<_> = (3..7).map(|ended| view(ended, true)).collect();
+        assert_eq!(looks(&others, false), [false, false, false, true]);
+        let pauses = [view(3, true), view(4, false), view(4, true), view(5, true)];
+        assert_eq!(looks(&pauses, false), [false; 4]);
+        let long = vec![view(3, true); STARVED_MAX as usize];
+        assert_eq!(looks(&long, true).last(), Some(&true));
     }
 
     #[test]

@@ -29,6 +29,9 @@ pub enum StreamError<E: std::error::Error + 'static> {
     /// Only the thread of a stream can put a fence into it.
     #[error("the stream is another thread's default stream; its next command has a fence")]
     OtherThread,
+    /// A thread launches into the stream just now.
+    #[error("a thread launches into the stream just now; put the fence once it has")]
+    InBurst,
     /// Words for gates are of no use.
     #[error("gates cannot be used on this device: {0}")]
     NoGate(NoGate),
@@ -61,6 +64,7 @@ impl<E: HalError> HalError for StreamError<E> {
             }
             Self::FencesFull { .. }
             | Self::OtherThread
+            | Self::InBurst
             | Self::WordTaken
             | Self::WordOfOtherDevice => Fault::Launch,
         }

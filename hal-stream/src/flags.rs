@@ -4,6 +4,7 @@ use std::mem::offset_of;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use xsched_hal_process::burst::Burst;
 use xsched_node::{GATES_PER_PAGE, NodeRank, OWNER_BIT, PageGate, PageHeader, SharedPage};
 
 use crate::api::{FlagMemory, StreamApi};
@@ -76,6 +77,25 @@ impl FlagWord {
     /// Whether it says that the unit is held for no others.
     pub(crate) fn is_spared(&self) -> bool {
         self.header().is_some_and(|header| header.rank() == NodeRank::Highest)
+    }
+
+    /// Holds of its unit that have ended; `None` if it is of none.
+    pub(crate) fn holds_ended(&self) -> Option<u32> {
+        self.header().map(|header| header.holds_ended.load(Ordering::Relaxed))
+    }
+
+    /// Names it as the word of the gate that launches within a burst look at.
+    pub(crate) fn of_burst(&self, burst: &Burst) {
+        // SAFETY: flag memory lives as long as words of it are in use, see `Flags`, and the queue
+        // closes the burst before it gives its word back.
+        unsafe { burst.set_gate(self.host.as_ptr().cast_const().cast()) };
+    }
+
+    /// Counts launches that no fence will tell of, if the word is of a unit.
+    pub(crate) fn count_unseen(&self, launches: u64) {
+        if let Some(header) = self.header() {
+            header.retired.fetch_add(launches, Ordering::Relaxed);
+        }
     }
 
     /// Whether the one that holds its unit has no use for when the unit's work begins or ends.

@@ -48,6 +48,7 @@ impl<W: Word + 'static> GateRegistry<W> {
         let mut members = lock(&self.members);
         members.holds_requested -= usize::from(member.is_hold_requested());
         members.holds_requested += usize::from(held);
+        self.calls.count_hold(member.is_hold_requested(), held);
         member.request_hold(held);
         if member.coupling.is_any() || members.connections.are_shared() || members.has_calls() {
             self.recompute_gates(&members);

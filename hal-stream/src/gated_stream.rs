@@ -2,6 +2,8 @@
 
 use std::sync::atomic::Ordering;
 
+use xsched_hal_process::burst::Burst;
+
 use crate::gate::Gate;
 use crate::gate_closure::{Hold, Ring, Role, StreamView, Work};
 use crate::launches::LaunchCounter;
@@ -68,6 +70,11 @@ impl<W: Word> GatedStream<W> {
             copied: AtomicU64::new(0),
             counted: AtomicU64::new(0),
         }
+    }
+
+    /// It has this burst.
+    pub(crate) fn with_burst(self, burst: &Burst) -> Self {
+        Self { launches: LaunchCounter::with_burst(burst), ..self }
     }
 
     /// Whether the scheduler holds the queue.

@@ -4,6 +4,8 @@
 use std::fmt;
 use std::sync::atomic::Ordering;
 
+use xsched_hal_process::burst::Burst;
+
 use crate::sync::{AtomicU64, fence};
 use crate::thread_state;
 
@@ -59,11 +61,18 @@ const NUMBER: u64 = 1 << 40;
 #[derive(Debug)]
 pub(crate) struct LaunchCounter {
     word: AtomicU64,
+    /// Launches that are not begun here.
+    burst: Option<Burst>,
 }
 
 impl LaunchCounter {
     pub(crate) fn new() -> Self {
-        Self { word: AtomicU64::new(0) }
+        Self { word: AtomicU64::new(0), burst: None }
+    }
+
+    /// That of a queue with a burst.
+    pub(crate) fn with_burst(burst: &Burst) -> Self {
+        Self { burst: Some(burst.clone()), ..Self::new() }
     }
 
     /// Begins a launch with this call, which ends when the guard is dropped. With the fence in
@@ -98,13 +107,17 @@ impl LaunchCounter {
     /// and those that begin later see what the caller saw before.
     pub(crate) fn is_between(&self) -> bool {
         fence(Ordering::SeqCst);
-        self.word.load(Ordering::Acquire) & CALL == 0
+        let is_in_burst = self.burst.as_ref().is_some_and(|burst| burst.state().is_under_way());
+        self.word.load(Ordering::Acquire) & CALL == 0 && !is_in_burst
     }
 
     /// The launch that is under way.
     pub(crate) fn under_way(&self) -> Option<UnderWay> {
         let word = self.word.load(Ordering::Relaxed);
-        let call = Call::in_word(word)?;
+        let Some(call) = Call::in_word(word) else {
+            let (number, thread) = self.burst.as_ref()?.state().under_way()?;
+            return Some(UnderWay { number, thread, call: Call::Launch });
+        };
         Some(UnderWay { number: word / NUMBER, thread: (word >> THREAD) as u32, call })
     }
 }

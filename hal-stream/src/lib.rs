@@ -33,6 +33,7 @@
 
 mod api;
 mod blocked;
+mod burst;
 mod clock;
 mod command;
 mod config;
@@ -82,6 +83,7 @@ pub use held_ring::HeldRing;
 pub use preempt::StreamPreempt;
 pub use queue_config::{Reason, StreamConfig};
 pub use reach::Reach;
+pub use registry::CALLS;
 pub use retire::StreamRetire;
 pub use shared::{SharedGate, SharedGates};
 pub use spacing::{GatesIn, HeldFor, Spacing, spacing_ns};

@@ -6,6 +6,7 @@ use std::sync::{Arc, PoisonError};
 use xsched_core::hal::{Backend, DeviceInfo, ErrorType, Halves, LevelAdapter};
 use xsched_core::id::QueueId;
 use xsched_core::level::{Caps, Level};
+use xsched_hal_process::burst::Burst;
 
 use crate::api::StreamApi;
 use crate::device::StreamDevice;
@@ -18,10 +19,9 @@ use crate::gate_events::GateEvents;
 use crate::gated_stream::{Coupling, GatedStream};
 use crate::inner::Inner;
 use crate::preempt::StreamPreempt;
-use crate::queue::{Batch, Queue};
+use crate::queue::Queue;
 use crate::queue_config::{GateSource, Owner, StreamConfig};
 use crate::retire::{StreamRetire, Turns};
-use crate::spacing::Placement;
 use crate::submit::StreamSubmit;
 use crate::word::Taken;
 
@@ -197,13 +197,18 @@ fn halves<A: StreamApi>(
     inner: &Arc<Inner<A>>,
     OpenedStream { stream, may_hold, coupling, .. }: OpenedStream<A::Stream>,
     chosen: Option<Chosen>,
-    StreamConfig { owner, spacing, reason, held_ring, .. }: StreamConfig<A>,
+    StreamConfig { owner, spacing, reason, held_ring, burst, .. }: StreamConfig<A>,
 ) -> Opened<A> {
     let (word, shared, taken) = match chosen {
         Some(Chosen { word, shared, taken }) => (Some(word), shared, taken),
         None => (None, false, None),
     };
-    let member = Arc::new(GatedStream::coupled(coupling, word, format!("{stream:?}")));
+    let burst = burst.unwrap_or_else(Burst::take);
+    if let Some(word) = &word {
+        word.of_burst(&burst);
+    }
+    let member = GatedStream::coupled(coupling, word, format!("{stream:?}")).with_burst(&burst);
+    let member = Arc::new(member);
     inner.gates.add(&member);
     if let Some(held) = held_ring.filter(|_| may_hold && word.is_some()) {
         held.watch(&member);
@@ -217,9 +222,11 @@ fn halves<A: StreamApi>(
         shared,
         taken,
         spacing,
-        estimates: Estimates::new(),
+        estimates: Estimates::new(&burst),
+        burst,
         occupant: Occupant::default(),
         last_ns: AtomicU64::new(0),
+        gates_apart_ns: AtomicU64::new(0),
         launched: AtomicU64::new(0),
         retired: AtomicU64::new(0),
         entries: AtomicU64::new(0),
@@ -235,22 +242,7 @@ fn halves<A: StreamApi>(
     let (back, again) = rtrb::RingBuffer::new(room * 2);
     let (plain_back, plain_again) = rtrb::RingBuffer::new(room);
     let events = Events::new(Arc::clone(&queue), again, plain_again);
-    let submit = StreamSubmit {
-        queue: Arc::clone(&queue),
-        fences,
-        events,
-        placement: Placement::default(),
-        behind: None,
-        batch: Batch::default(),
-        end: None,
-        since_event_ns: None,
-        since_lone_sample: 0,
-        busy_until: None,
-        stream_drained: false,
-        begun: None,
-        is_crowded: false,
-        is_sealed: false,
-    };
+    let submit = StreamSubmit::new(Arc::clone(&queue), fences, events);
     let turns = Turns::new(word.and_then(|word| word.unit_stamp()));
     let retire = StreamRetire {
         queue: Arc::clone(&queue),

@@ -4,6 +4,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
+use xsched_hal_process::burst::Burst;
+
 use crate::api::StreamApi;
 use crate::device_time::{Begin, Estimates, Occupant, Work};
 use crate::error::StreamError;
@@ -30,9 +32,12 @@ pub(crate) struct Queue<A: StreamApi> {
     pub(crate) taken: Option<Taken>,
     pub(crate) spacing: Spacing,
     pub(crate) estimates: Estimates,
+    pub(crate) burst: Burst,
     pub(crate) occupant: Occupant,
     /// Nanoseconds that the command launched last is predicted to take.
     pub(crate) last_ns: AtomicU64,
+    /// Predicted work between its last gates, in nanoseconds.
+    pub(crate) gates_apart_ns: AtomicU64,
     /// Commands launched, and commands seen to have retired.
     pub(crate) launched: AtomicU64,
     pub(crate) retired: AtomicU64,
@@ -162,24 +167,39 @@ impl<A: StreamApi> Queue<A> {
 
     /// Something was put into the stream. Only one thread at a time does.
     pub(crate) fn note_entry(&self) {
+        self.note_entries(1);
+    }
+
+    /// So much was put into the stream.
+    pub(crate) fn note_entries(&self, more: u64) {
         let entries = self.entries.load(Ordering::Relaxed);
-        self.entries.store(entries + 1, Ordering::Relaxed);
+        self.entries.store(entries + more, Ordering::Relaxed);
     }
 
     /// For how many more commands there is room, if each has a gate and a fence. A process that is
     /// held for no other one may fill most of the hardware queue, as without a scheduler.
     pub(crate) fn room(&self) -> u32 {
-        let spared = self.word.is_some_and(|word| word.is_spared());
-        let max = self.device.entries_in_unit(spared && !self.member.gate.is_closed());
+        self.entries_left() / ENTRIES
+    }
+
+    /// For how many more entries there is room.
+    pub(crate) fn entries_left(&self) -> u32 {
         let [put, done] = [&self.entries, &self.entries_done].map(|n| n.load(Ordering::Relaxed));
         let used = u32::try_from(put.saturating_sub(done)).unwrap_or(u32::MAX);
-        max.saturating_sub(used) / ENTRIES
+        self.entries_in_unit().saturating_sub(used)
+    }
+
+    /// The entries that it may use where it is in a unit.
+    pub(crate) fn entries_in_unit(&self) -> u32 {
+        let spared = self.word.is_some_and(|word| word.is_spared());
+        self.device.entries_in_unit(spared && !self.member.gate.is_closed())
     }
 
     /// For how long commands probably run on after the gate was closed.
     pub(crate) fn drain_time(&self) -> Duration {
-        let last_ns = self.last_ns.load(Ordering::Relaxed);
-        Duration::from_nanos(self.spacing.ns().max(last_ns))
+        let [last_ns, apart_ns] =
+            [&self.last_ns, &self.gates_apart_ns].map(|ns| ns.load(Ordering::Relaxed));
+        Duration::from_nanos(self.spacing.ns().max(last_ns).max(apart_ns))
     }
 }
 

@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use xsched_core::level::Level;
+use xsched_hal_process::burst::Burst;
 
 use crate::api::{FlagMemory, StreamApi};
 use crate::held_ring::HeldRing;
@@ -25,6 +26,7 @@ pub struct StreamConfig<A: StreamApi> {
     pub(crate) level_max: Level,
     pub(crate) reason: Option<Reason>,
     pub(crate) held_ring: Option<HeldRing>,
+    pub(crate) burst: Option<Burst>,
 }
 
 /// A place where a queue says what its gates are limited by, in words for the user.
@@ -66,6 +68,7 @@ impl<A: StreamApi> Default for StreamConfig<A> {
             level_max: Level::Deactivate,
             reason: None,
             held_ring: None,
+            burst: None,
         }
     }
 }
@@ -106,6 +109,13 @@ impl<A: StreamApi> StreamConfig<A> {
     #[must_use]
     pub fn held_ring_to(mut self, held: &HeldRing) -> Self {
         self.held_ring = Some(held.clone());
+        self
+    }
+
+    /// Names the burst in which an interposer launches into the stream.
+    #[must_use]
+    pub fn burst(mut self, burst: &Burst) -> Self {
+        self.burst = Some(burst.clone());
         self
     }
 

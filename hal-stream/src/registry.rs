@@ -5,14 +5,15 @@ use std::sync::{Arc, PoisonError, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use xsched_hal_process::calls::Calls;
 use xsched_node::LEASE;
 
-use crate::blocked::{LaunchWatch, LongLaunch, list};
+use crate::blocked::{CallsWatch, LaunchWatch, LongLaunch, list};
 use crate::connections::Connections;
 use crate::gated_stream::GatedStream;
 use crate::launches::Call;
 use crate::sync::{AtomicU64, Condvar, Mutex, Word, count, lock};
-use crate::thread_state::{System, Threads};
+use crate::thread_state::{State, System, Threads};
 
 /// The least poll interval while a gate is closed.
 const POLL_MIN: Duration = Duration::from_micros(100);
@@ -37,7 +38,12 @@ pub(crate) struct GateRegistry<W> {
     blocked_after: Duration,
     /// Another process that holds a gate and is silent for longer counts as dead.
     lease: Duration,
+    /// Calls of the program that may wait for a whole device.
+    pub(crate) calls: &'static Calls,
 }
+
+/// Those of this process.
+pub static CALLS: Calls = Calls::new();
 
 /// The queues, and what opens the gates of all of them.
 #[derive(Debug)]
@@ -88,6 +94,7 @@ impl<W: Word + 'static> GateRegistry<W> {
             spared: AtomicU64::new(0),
             blocked_after,
             lease,
+            calls: &CALLS,
         }
     }
 
@@ -174,11 +181,13 @@ impl<W: Word + 'static> GateRegistry<W> {
         })
     }
 
-    /// Has gates open until these launches have ended, if that opens any: else the launches wait
-    /// for something else, such as the hold of the whole process. Whether it does.
-    fn open_for_blocked(&self, blocked: &[LongLaunch<W>]) -> bool {
+    /// Has gates open until these launches have ended, and calls if there are any, if that opens
+    /// any gate: else they wait for something else, such as the hold of the whole process. Whether
+    /// it does.
+    fn open_for_blocked(&self, blocked: &[LongLaunch<W>], has_calls: bool) -> bool {
         let mut members = lock(&self.members);
-        members.blocked_calls = u32::try_from(blocked.len()).unwrap_or(u32::MAX);
+        let launches = u32::try_from(blocked.len()).unwrap_or(u32::MAX);
+        members.blocked_calls = launches.saturating_add(has_calls.into());
         let opened = Self::decide(&members).opened();
         if opened == 0 {
             members.blocked_calls = 0;
@@ -188,6 +197,10 @@ impl<W: Word + 'static> GateRegistry<W> {
         count(&self.forced);
         self.recompute_gates(&members);
         drop(members);
+        if blocked.is_empty() {
+            tracing::debug!(gates = opened, "a call that waits for the device opens gates");
+            return true;
+        }
         tracing::warn!(
             gates = opened,
             calls = list(blocked),
@@ -249,13 +262,22 @@ impl<W: Word + 'static> Drop for GatesOpen<'_, W> {
 struct Watch<W> {
     launches: LaunchWatch,
     leases: LeaseWatch,
+    calls: CallsWatch,
     /// Launches for which the gates are open.
     blocked: Vec<LongLaunch<W>>,
+    /// The gates are open for calls, and so many had ended before.
+    open_for_calls: Option<u64>,
 }
 
 impl<W: Word + 'static> Watch<W> {
     const fn new() -> Self {
-        Self { launches: LaunchWatch::new(), leases: LeaseWatch(Vec::new()), blocked: Vec::new() }
+        Self {
+            launches: LaunchWatch::new(),
+            leases: LeaseWatch(Vec::new()),
+            calls: CallsWatch::new(),
+            blocked: Vec::new(),
+            open_for_calls: None,
+        }
     }
 
     /// Looks for blocked launches and for holds of other processes. How soon to look again, unless
@@ -272,18 +294,21 @@ impl<W: Word + 'static> Watch<W> {
         let is_held = gates.is_any_closed(&members);
         gates.held_signal.set(is_held);
         drop(members);
-        if is_held || !self.blocked.is_empty() {
+        if is_held || self.has_opened() {
             self.look_at_launches(gates, threads, now);
             return gates.poll_interval();
         }
-        self.launches = LaunchWatch::new();
+        (self.launches, self.calls) = (LaunchWatch::new(), CallsWatch::new());
         if has_others { gates.lease.min(LEASE) } else { Duration::MAX }
     }
 
     fn look_at_launches(&mut self, gates: &GateRegistry<W>, threads: &impl Threads, now: Instant) {
-        if !self.blocked.is_empty() {
+        let calls = gates.calls.view();
+        if self.has_opened() {
             self.blocked.retain(LongLaunch::is_under_way);
-            if self.blocked.is_empty() {
+            let goes_on = |ended: &u64| calls.is_any && calls.ended == *ended;
+            self.open_for_calls = self.open_for_calls.filter(goes_on);
+            if !self.has_opened() {
                 gates.close_after_blocked();
             }
             return;
@@ -295,9 +320,18 @@ impl<W: Word + 'static> Watch<W> {
             tracing::debug!(call = %launch, "a launch is late, as its thread had no processor");
         }
         let stuck = found.stuck(&members);
-        if !stuck.is_empty() && gates.open_for_blocked(&stuck) {
+        let has_calls = self.calls.do_not_return(calls, || {
+            threads.look(calls.thread).is_some_and(|reading| reading.state == State::Waits)
+        });
+        if (!stuck.is_empty() || has_calls) && gates.open_for_blocked(&stuck, has_calls) {
             self.blocked = stuck;
+            self.open_for_calls = has_calls.then_some(calls.ended);
         }
+    }
+
+    /// Whether gates are open for launches or calls that do not return.
+    fn has_opened(&self) -> bool {
+        !self.blocked.is_empty() || self.open_for_calls.is_some()
     }
 }
 
@@ -503,6 +537,30 @@ mod tests {
             drop(inside);
             until("the gate stays open", || member.gate.is_closed());
         }
+    }
+
+    #[test]
+    fn a_call_that_does_not_return_opens_the_gates_until_it_does() {
+        let sleeps = Some(Reading { state: State::Sleeps, waited_ns: 0 });
+        let calls: &'static Calls = Box::leak(Box::default());
+        let mut gates = GateRegistry::<Unshared>::new(BLOCKED_AFTER, Duration::MAX);
+        gates.calls = calls;
+        let gates = gates.start_with(sleeps).expect("a thread for the watch");
+        let member = Arc::new(GatedStream::new(None, "7".to_owned()));
+        gates.add(&member);
+        gates.set_held(&member, true);
+        assert!(calls.is_any_held());
+        for _ in 0..1_000 {
+            calls.begin(7);
+            calls.end();
+        }
+        assert!(member.gate.is_closed());
+        calls.begin(7);
+        until("no gate is opened", || !member.gate.is_closed());
+        calls.end();
+        until("the gate stays open", || member.gate.is_closed());
+        gates.set_held(&member, false);
+        assert!(!calls.is_any_held());
     }
 
     /// A word that another process holds, with those of the whole process or alone.

@@ -2,29 +2,65 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 /// How much predicted work, in nanoseconds of device time, may lie between two gates of a queue:
 /// a hold waits for that and at most one and a half commands more. 0 puts a gate in front of every
 /// command. Clones are the same spacing, and changing it takes effect with the next launch.
 #[derive(Clone, Debug)]
-pub struct Spacing(Arc<AtomicU64>);
+pub struct Spacing {
+    ns: Arc<AtomicU64>,
+    widens: bool,
+}
+
+/// What a gate takes of the device, in nanoseconds: see [`spacing_ns`].
+const GATE_NS: u64 = 2_300;
+/// How much more the time counts for which a hold waits for a gate than the time that gates take.
+const WAIT_WEIGHT: u64 = 10;
+/// The widest spacing where others may hold a stream that they have not held for long: what waits
+/// for it does not wait longer than for a time slice of an NVIDIA GPU.
+const RARE_MAX_NS: u64 = 2_000_000;
+
+/// Predicted work between two gates, in nanoseconds, of a stream that was held last this long ago.
+///
+/// Gates a spacing `s` apart cost `GATE_NS / s` of the time, and a hold waits for half of `s`. If
+/// holds come each `t`, the least of both together is where `s² = 2 t GATE_NS / WAIT_WEIGHT`. The
+/// weight is the one for which that is 100 µs with holds each 20 ms, which is the spacing that was
+/// measured with them.
+pub(crate) fn rare_spacing_ns(spacing_ns: u64, since_hold: Duration) -> u64 {
+    let since_ns = u64::try_from(since_hold.as_nanos()).unwrap_or(u64::MAX);
+    let best = since_ns.saturating_mul(2 * GATE_NS / WAIT_WEIGHT).isqrt();
+    best.min(RARE_MAX_NS).max(spacing_ns)
+}
 
 impl Spacing {
     /// A spacing of this many nanoseconds.
     #[must_use]
     pub fn of_ns(ns: u64) -> Self {
-        Self(Arc::new(AtomicU64::new(ns)))
+        Self { ns: Arc::new(AtomicU64::new(ns)), widens: false }
+    }
+
+    /// Has it be up to 2 ms where other processes may hold a stream and have not for long: with the
+    /// square root of that time, since gates then cost more than what waits for them.
+    #[must_use]
+    pub fn widening(self) -> Self {
+        Self { widens: true, ..self }
+    }
+
+    /// Whether it widens.
+    pub(crate) const fn widens(&self) -> bool {
+        self.widens
     }
 
     /// The spacing in nanoseconds.
     #[must_use]
     pub fn ns(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
+        self.ns.load(Ordering::Relaxed)
     }
 
     /// Changes it.
     pub fn set_ns(&self, ns: u64) {
-        self.0.store(ns, Ordering::Relaxed);
+        self.ns.store(ns, Ordering::Relaxed);
     }
 }
 
@@ -102,6 +138,16 @@ impl Placement {
         gate
     }
 
+    /// Predicted work for which no gate is due yet, in nanoseconds.
+    pub(crate) const fn left_ns(&self, spacing_ns: u64) -> u64 {
+        spacing_ns.saturating_sub(self.since_ns)
+    }
+
+    /// So much more predicted work follows without a gate, in nanoseconds.
+    pub(crate) const fn add_ns(&mut self, ns: u64) {
+        self.since_ns = self.since_ns.saturating_add(ns);
+    }
+
     /// Tells whether the next command gets a gate unless nothing is in flight.
     pub(crate) const fn is_due(&self, expected_ns: Option<u64>, spacing_ns: u64) -> bool {
         let work = match expected_ns {
@@ -131,6 +177,15 @@ mod tests {
         assert_eq!(count(100_000, 200_000), 50);
         assert_eq!(count(10_000, 200_000), 5);
         assert_eq!(count(500_000, 200_000), 100);
+    }
+
+    #[test]
+    fn gates_of_a_stream_that_is_rarely_held_are_farther_apart() {
+        let of = |ms| rare_spacing_ns(100_000, Duration::from_millis(ms));
+        assert_eq!([0, 20, 1_000].map(of), [100_000, 100_000, 678_232]);
+        assert_eq!(of(60_000), RARE_MAX_NS);
+        let wide = rare_spacing_ns(10_000_000, Duration::from_secs(60));
+        assert_eq!(wide, 10_000_000, "it was wider before");
     }
 
     #[test]

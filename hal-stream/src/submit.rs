@@ -5,8 +5,9 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use rtrb::Producer;
-use xsched_core::hal::{ErrorType, HalError, Submit};
+use xsched_core::hal::{ErrorType, HalError, LaunchMode, Submit};
 use xsched_core::id::CmdId;
+use xsched_core::scheduler::STALL;
 
 use crate::api::StreamApi;
 use crate::command::StreamCommand;
@@ -46,8 +47,18 @@ pub struct StreamSubmit<A: StreamApi> {
     pub(crate) stream_drained: bool,
     /// The launch that is under way.
     pub(crate) begun: Option<Begun>,
-    /// Nothing but commands goes into the stream, unless it is held.
-    pub(crate) is_crowded: bool,
+    pub(crate) mode: LaunchMode,
+    /// A burst has ended, and nothing was in the stream.
+    pub(crate) is_drained: bool,
+    /// Holds of the unit that have ended, and when that changed or it was held last.
+    pub(crate) holds_ended: u32,
+    pub(crate) held_at: Instant,
+    /// Predicted work between gates, in nanoseconds.
+    pub(crate) spacing_ns: u64,
+    /// Entries that the stream had got by the last fence.
+    pub(crate) entries_fenced: u64,
+    /// When the burst was opened that may be under way.
+    pub(crate) in_burst_since: Option<Instant>,
     /// The stream is not touched before the next launch.
     pub(crate) is_sealed: bool,
 }
@@ -64,6 +75,13 @@ pub(crate) struct Begun {
 /// node's scheduler holds: the scheduler is to know when what it held has ended. A fence takes a
 /// device no longer than a gate, 2.3 µs of an H200, so this is less than 0.5 %.
 const SEEN_NS: u64 = 500_000;
+
+/// How long a burst lasts at most: half of the time after which a queue counts as one that does not
+/// go on. Its command ends with it, and until then the queue has work.
+const BURST_MAX: Duration = Duration::from_nanos(STALL.as_ns() / 2);
+/// How long a thread that only puts a fence waits for a launch within a burst to return, which
+/// takes the driver some microseconds unless it waits for the device.
+const FENCE_PATIENCE: Duration = Duration::from_millis(1);
 
 /// A fence that is missed is put again later.
 fn log_missed<E: std::error::Error + 'static>(fenced: Result<(), StreamError<E>>) {
@@ -147,6 +165,9 @@ impl<A: StreamApi> Submit for StreamSubmit<A> {
         let entered = fences.then(|| queue.device.api.enter());
         let ended = self.end(cmd, launched);
         drop(entered);
+        if launched && !fences {
+            self.open_burst();
+        }
         ended
     }
 
@@ -156,6 +177,7 @@ impl<A: StreamApi> Submit for StreamSubmit<A> {
             // Its fence is on its way.
             return Ok(());
         }
+        self.close_burst(FENCE_PATIENCE)?;
         if queue.owner == Owner::Thread {
             // All commands have fences, but for one that was missed: only its thread can put that.
             let covered = self.batch.work.commands == 0;
@@ -179,6 +201,7 @@ impl<A: StreamApi> Submit for StreamSubmit<A> {
         if self.queue.is_owned() {
             return Ok(false);
         }
+        self.close_burst(Duration::MAX)?;
         if !self.is_sealed && self.batch.work.commands > 0 {
             self.fence(upto)?;
         }
@@ -190,8 +213,17 @@ impl<A: StreamApi> Submit for StreamSubmit<A> {
         self.queue.is_in_unit().then(|| self.queue.room())
     }
 
-    fn set_crowded(&mut self, is_crowded: bool) {
-        self.is_crowded = is_crowded;
+    fn set_launch_mode(&mut self, mode: LaunchMode) {
+        self.mode = mode;
+    }
+
+    fn is_in_burst(&self) -> bool {
+        self.in_burst_since.is_some_and(|since| since.elapsed() < BURST_MAX)
+    }
+
+    fn end_burst(&mut self) {
+        // A launch that is under way has seen the gate open: it came before the hold.
+        let _ = self.close_burst(Duration::ZERO);
     }
 
     fn is_unattended(&self) -> bool {
@@ -214,6 +246,7 @@ impl<A: StreamApi> StreamSubmit<A> {
         fence: bool,
     ) -> Result<(), StreamError<A::Error>> {
         self.is_sealed = false;
+        self.close_burst(Duration::MAX)?;
         let queue = Arc::clone(&self.queue);
         // Another thread could put none later.
         let is_fenced = fence || queue.owner == Owner::Thread;
@@ -270,9 +303,10 @@ impl<A: StreamApi> StreamSubmit<A> {
         let at = Instant::now();
         let expected_ns = payload.expected_ns.or(queue.estimates.expected_ns(payload.kind));
         let hold = queue.word.filter(FlagWord::is_set).map(|_| queue.hold_stamp());
-        let is_crowded = hold.is_none() && self.is_crowded;
+        self.spacing_ns = self.note_holds(at, hold.is_some());
+        let is_crowded = hold.is_none() && self.mode == LaunchMode::Crowded;
         let is_due =
-            hold.is_some() || !is_crowded && self.placement.is_due(expected_ns, queue.spacing.ns());
+            hold.is_some() || !is_crowded && self.placement.is_due(expected_ns, self.spacing_ns);
         // Nothing is measured while it is held.
         let is_measured = hold.is_none() && !is_crowded;
         let sample = if is_measured { self.sample(payload.kind, expected_ns) } else { None };
@@ -293,7 +327,7 @@ impl<A: StreamApi> StreamSubmit<A> {
         let closed = hold.is_some() && !is_behind;
         let mut is_gated = false;
         if let Some(word) = queue.word.filter(|_| !is_crowded)
-            && self.placement.gate(idle, closed, expected_ns, queue.spacing.ns())
+            && self.placement.gate(idle, closed, expected_ns, self.spacing_ns)
         {
             self.place_gate(word.device, cmd.count())?;
             self.behind = hold.flatten();
@@ -321,7 +355,7 @@ impl<A: StreamApi> StreamSubmit<A> {
     /// Asking a busy stream takes the driver microseconds, so it is asked for samples and where it
     /// should have ended, and not about little work where the answer does not matter.
     fn stream(&mut self, at: Instant, work: &Work, may_presume: bool) -> Stream {
-        let seen = self.queue.is_idle();
+        let seen = std::mem::take(&mut self.is_drained) || self.queue.is_idle();
         let sees_ends = self.queue.device.api.sees_ends();
         let likely = sees_ends && self.should_have_ended(at);
         let stream = if seen {
@@ -352,7 +386,8 @@ impl<A: StreamApi> StreamSubmit<A> {
     /// before its gate.
     fn end_batch(&mut self, cmd: CmdId, next: &Work, is_due: bool) {
         let is_apart = next.sample.is_some() || next.expected_ns.is_none();
-        if self.batch.work.commands > 0 && (is_apart || is_due && self.is_to_be_seen()) {
+        let is_seen_now = is_due && self.is_to_be_seen() || self.fills_stream();
+        if self.batch.work.commands > 0 && (is_apart || is_seen_now) {
             // A sample found that the host was slower.
             self.batch.work.has_pauses |= next.sample.is_some() && self.stream_drained;
             // If only one thread can put fences, nothing asks again for one that was missed.
@@ -521,12 +556,14 @@ impl<A: StreamApi> StreamSubmit<A> {
     fn take_fence(&mut self, last: CmdId, seen: Seen<A::Event>, is_asked: bool) -> Fence<A::Event> {
         let (batch, upto) = (std::mem::take(&mut self.batch), last.count());
         let entries = self.queue.entries.load(Ordering::Relaxed);
+        self.entries_fenced = entries;
         Fence { upto, seen, batch, is_asked, entries }
     }
 }
 
 impl<A: StreamApi> Drop for StreamSubmit<A> {
     fn drop(&mut self) {
+        let _ = self.close_burst(Duration::MAX);
         if self.begun.is_some() {
             drop(self.queue.member.launches.left_open());
         }

@@ -11,6 +11,7 @@ use xsched::{XQueue, XQueueConfig};
 use xsched_core::hint::{Hints, Priority};
 use xsched_core::level::Level;
 use xsched_hal_cuda::GateAt;
+use xsched_hal_process::burst::Burst;
 use xsched_hal_stream::Point;
 
 pub(crate) use host::HostDevices;
@@ -55,6 +56,11 @@ pub(crate) trait Hardware: Debug + Send + Sync {
     /// level.
     fn has_gates_of_process(&self) -> bool {
         false
+    }
+
+    /// The burst of the XQueue that was opened last, in which an interposer launches.
+    fn burst(&self) -> Option<Burst> {
+        None
     }
 
     /// From now on its XQueues' gates are close together, or so far apart that they cost nothing,

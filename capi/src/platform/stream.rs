@@ -17,6 +17,7 @@ use xsched_core::level::Level;
 use xsched_hal_cuda::{CudaApi, GateAt, GateWord};
 use xsched_hal_hip::{HipApi, HipConfig, HipLibrary, HipStream};
 use xsched_hal_kfd::Reason;
+use xsched_hal_process::burst::Burst;
 use xsched_hal_stream::{
     Gates, GatesIn, HeldFor, HeldRing, Point, Spacing, StreamApi, StreamCommand, StreamConfig,
     StreamDevice, StreamDeviceConfig, StreamSubmit, Timeline, spacing_ns,
@@ -308,6 +309,8 @@ pub(super) struct StreamHardware<A: Vendor> {
     spacing: Spacing,
     /// Word of the gates of the XQueue that was opened last, if it has gates.
     word: Mutex<Option<GateWord<A>>>,
+    /// Burst of the XQueue that was opened last.
+    burst: Mutex<Option<Burst>>,
     /// How far the stream has got, for others that wait for it.
     timeline: Timeline<A>,
     /// The XQueue that was opened last is a unit of its own.
@@ -316,24 +319,22 @@ pub(super) struct StreamHardware<A: Vendor> {
 
 impl<A: Vendor> StreamHardware<A> {
     fn new(pair: Pair<A>, stream: A::Stream, address: usize, spacing_us: Option<u32>) -> Self {
-        let (of_thread, owned, word) = (false, false, Mutex::default());
-        let (no_lv3, gates) = (reason(), reason());
-        let timeline = Timeline::new(&pair.below);
-        let unit = Mutex::default();
         let spacing = Spacing::default();
+        let spacing = if spacing_us.is_none() { spacing.widening() } else { spacing };
         let this = Self {
+            timeline: Timeline::new(&pair.below),
             pair,
             stream,
             address,
-            of_thread,
-            owned,
-            no_lv3,
-            gates,
+            of_thread: false,
+            owned: false,
+            no_lv3: reason(),
+            gates: reason(),
             spacing_us,
             spacing,
-            word,
-            timeline,
-            unit,
+            word: Mutex::default(),
+            burst: Mutex::default(),
+            unit: Mutex::default(),
         };
         this.place_gates(true);
         this
@@ -387,7 +388,8 @@ impl<A: Vendor> StreamHardware<A> {
         let gated = if in_unit { Level::Deactivate } else { level.min(Level::Deactivate) };
         let mut stream = stream.level_max(gated).spacing(self.spacing.clone());
         let held = HeldRing::default();
-        stream = stream.reason_to(Arc::clone(&self.gates)).held_ring_to(&held);
+        let burst = Burst::take();
+        stream = stream.reason_to(Arc::clone(&self.gates)).held_ring_to(&held).burst(&burst);
         // Known before, so that graphs can have it in gates of their own.
         let (unit, word) = match unit {
             Some((unit, word)) => (Some(unit), Some(word)),
@@ -410,6 +412,7 @@ impl<A: Vendor> StreamHardware<A> {
         };
         let word = word.filter(|_| in_unit || xq.caps().deactivate.is_some());
         *self.word.lock().unwrap_or_else(PoisonError::into_inner) = word;
+        *self.burst.lock().unwrap_or_else(PoisonError::into_inner) = Some(burst);
         Ok(xq)
     }
 }
@@ -498,6 +501,10 @@ impl<A: Vendor> Hardware for StreamHardware<A> {
         let word = self.word.lock().unwrap_or_else(PoisonError::into_inner);
         let below = &self.pair.below;
         below.is_in_unit() && below.no_gate().is_none() && word.is_some()
+    }
+
+    fn burst(&self) -> Option<Burst> {
+        self.burst.lock().ok()?.clone()
     }
 
     fn place_gates(&self, are_close: bool) {

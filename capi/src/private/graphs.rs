@@ -65,7 +65,7 @@ pub unsafe extern "C" fn xsched_private_cuda_graph(
 
 /// For interposers: an executable graph is about to be launched in an XQueue, or in a stream that
 /// has none if `xq` is 0. To be called before the launch waits for its turn, since it may take
-/// milliseconds.
+/// milliseconds. `kXSchedErrorNotFound` if no copy of it is kept, and none will be.
 // SAFETY: no other library has a function of this name.
 #[unsafe(no_mangle)]
 pub extern "C" fn xsched_private_cuda_graph_prepare(
@@ -74,12 +74,11 @@ pub extern "C" fn xsched_private_cuda_graph_prepare(
 ) -> XResult {
     answer(|| {
         let process = process();
-        if let Some(copy) = process.cuda.graphs.find(exec) {
-            let may_hold = needs_gates(process, xq);
-            let prepared = lock(&copy).prepare(xq, may_hold, || gates_of(process, xq));
-            let _ =
-                prepared.inspect_err(|why| tracing::info!(?exec, "a graph has no gates: {why}"));
-        }
+        let unknown = || Refusal::not_found("no copy of the graph is kept");
+        let copy = process.cuda.graphs.find(exec).ok_or_else(unknown)?;
+        let may_hold = needs_gates(process, xq);
+        let prepared = lock(&copy).prepare(xq, may_hold, || gates_of(process, xq));
+        let _ = prepared.inspect_err(|why| tracing::info!(?exec, "a graph has no gates: {why}"));
         Ok(())
     })
 }

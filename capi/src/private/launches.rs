@@ -12,9 +12,12 @@ use std::ffi::{c_char, c_int};
 use std::mem::{ManuallyDrop, take};
 
 use xsched::LaunchToken;
-use xsched_hal_stream::{AllOpen, Gates, Reach};
+use xsched_hal_process::burst::BurstState;
+use xsched_hal_process::calls::Calls;
+use xsched_hal_stream::{AllOpen, CALLS, Gates, Reach};
 
 use crate::command::{Command, InsideCallback, forks};
+use crate::contention;
 use crate::process::process;
 use crate::refusal::{Answer, Refusal, answer};
 use crate::types::{XQueueHandle, XResult};
@@ -165,6 +168,40 @@ pub extern "C" fn xsched_private_end_launch(token: u64, code: c_int) -> XResult 
         }
         Ok(())
     })
+}
+
+/// For interposers: the burst of an XQueue, in which launches need no call of this library. The
+/// state stays for ever. It is null if there is none: where the process tells streams apart, and
+/// where they have no bursts.
+///
+/// # Safety
+/// Both are null or may be written to.
+// SAFETY: no other library has a function of this name.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn xsched_private_burst(
+    xq: XQueueHandle,
+    state: *mut *const BurstState,
+    number: *mut u32,
+) -> XResult {
+    answer(|| {
+        // SAFETY: as the caller promises.
+        let (state, number) = unsafe { (out(state)?, out(number)?) };
+        let queue = process().queue(xq)?;
+        let is_required = contention::scheduling_required();
+        let burst = queue.hwq().hardware.burst().filter(|_| !is_required);
+        let shared = burst.map(|burst| burst.share());
+        state.write(shared.map_or(std::ptr::null(), |(state, _)| std::ptr::from_ref(state)));
+        number.write(shared.map_or(0, |(_, number)| number));
+        Ok(())
+    })
+}
+
+/// For interposers: where calls of the driver are counted that may wait for a whole device, for
+/// ever.
+// SAFETY: no other library has a function of this name.
+#[unsafe(no_mangle)]
+pub const extern "C" fn xsched_private_calls() -> *const Calls {
+    &raw const CALLS
 }
 
 /// For interposers: no gate holds what was launched into a stream, for a call on this thread that

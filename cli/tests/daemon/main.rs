@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use xsched_node::{ClientStatus, Request, Wire};
+use xsched_node::{ClientStatus, Link, PageSource, Request, Wire};
 
 mod node;
 mod programs;
@@ -142,6 +142,32 @@ fn check_holds(node: &Node, background: &Background, other: impl FnOnce() -> Bac
     // The other one pauses, so both go on.
     assert!(background.goes_on() && other.goes_on());
     other.end();
+}
+
+/// While no other process has work, launches up to the next gate have no commands of their own.
+#[test]
+fn a_program_beside_an_idle_process_is_held_and_all_it_launches_is_scheduled() {
+    let node = Node::new();
+    let link = Link::open(node.socket(), "idle", 50, None).expect("a link");
+    let idle = link.unit("0000:01:00".to_owned());
+    let _page = idle.page().expect("a page");
+    let counts = node.folder.path().join("counts");
+    let set = [("XSCHED_SHIM_COUNTS", counts.to_str().expect("text"))];
+    let background = node.background_with("beside", &["--class", "batch"], &set);
+    let pid = background.pid().to_string();
+    for _ in 0..5 {
+        assert!(background.goes_on());
+        assert!(node.tell(&["ctl", "hold", &pid]).status.success());
+        assert!(background.stands_still());
+        assert!(node.tell(&["ctl", "release", &pid]).status.success());
+    }
+    // What it fills is right, or it ends with a number.
+    assert!(background.goes_on());
+    background.end();
+    let counts: serde_json::Value =
+        serde_json::from_slice(&fs::read(counts).expect("counts")).expect("JSON");
+    let of = |key: &str| counts[key]["cuMemsetD32Async"].as_u64().expect("a number");
+    assert!(of("scheduled") * 11 >= of("launches") * 10, "one of eleven is captured: {counts}");
 }
 
 /// What a program of [`EVENTS`] says that was counted: waits for events, numbers, and edges.

@@ -4,7 +4,7 @@ use core::borrow::Borrow;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use core::task::Waker;
 
-use super::{ErrorType, Forecast, Kept, Retire, StepDone, Steps, Submit};
+use super::{ErrorType, Forecast, Kept, LaunchMode, Retire, StepDone, Steps, Submit};
 use crate::fault::Fault;
 use crate::id::CmdId;
 use crate::level::{Level, Step};
@@ -198,8 +198,16 @@ impl<H: Submit, C: Borrow<Contract>> Submit for Checked<H, C> {
         self.inner.room()
     }
 
-    fn set_crowded(&mut self, is_crowded: bool) {
-        self.inner.set_crowded(is_crowded);
+    fn set_launch_mode(&mut self, mode: LaunchMode) {
+        self.inner.set_launch_mode(mode);
+    }
+
+    fn is_in_burst(&self) -> bool {
+        self.inner.is_in_burst()
+    }
+
+    fn end_burst(&mut self) {
+        self.inner.end_burst();
     }
 
     fn is_unattended(&self) -> bool {

@@ -3,7 +3,7 @@
 use core::fmt;
 use core::task::Waker;
 
-use super::{ErrorType, Forecast, HalError, Kept, Retire, StepDone, Steps, Submit};
+use super::{ErrorType, Forecast, HalError, Kept, LaunchMode, Retire, StepDone, Steps, Submit};
 use crate::fault::Fault;
 use crate::id::CmdId;
 use crate::level::{Level, Step};
@@ -131,8 +131,16 @@ impl<H: Submit> Submit for Faulty<H> {
         self.inner.room()
     }
 
-    fn set_crowded(&mut self, is_crowded: bool) {
-        self.inner.set_crowded(is_crowded);
+    fn set_launch_mode(&mut self, mode: LaunchMode) {
+        self.inner.set_launch_mode(mode);
+    }
+
+    fn is_in_burst(&self) -> bool {
+        self.inner.is_in_burst()
+    }
+
+    fn end_burst(&mut self) {
+        self.inner.end_burst();
     }
 
     fn is_unattended(&self) -> bool {

@@ -80,6 +80,20 @@ impl<T: ErrorType + ?Sized> ErrorType for &mut T {
     type Error = T::Error;
 }
 
+/// Conditions under which a command is launched.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LaunchMode {
+    /// A scheduler may have a use for when the queue runs out of work.
+    #[default]
+    Attended,
+    /// No scheduler has one.
+    Unattended,
+    /// More is in flight than the queue meant to have, as nothing retires. What a half puts beside
+    /// commands, such as gates, takes the place of commands, and is left out unless the queue is
+    /// held.
+    Crowded,
+}
+
 /// The half that launches.
 pub trait Submit: ErrorType {
     /// What a command is to the backend.
@@ -146,12 +160,21 @@ pub trait Submit: ErrorType {
         None
     }
 
-    /// Says whether more is in flight than the queue meant to have, as nothing retires. Then what
-    /// a half puts beside commands, such as gates, takes the place of commands, and is left out
-    /// unless the queue is held. Who wraps a half passes it on.
-    fn set_crowded(&mut self, is_crowded: bool) {
-        let _ = is_crowded;
+    /// Says under which conditions the next command is launched. Who wraps a half passes it on.
+    fn set_launch_mode(&mut self, mode: LaunchMode) {
+        let _ = mode;
     }
+
+    /// Whether a burst is under way: behind the last command, which has no fence and was launched
+    /// by its caller in [`LaunchMode::Unattended`], threads launch more without commands for that.
+    /// The command ends with the burst, and the burst with the next command or fence. Who wraps a
+    /// half passes the answer on.
+    fn is_in_burst(&self) -> bool {
+        false
+    }
+
+    /// Ends a burst, as the queue is held. Who wraps a half passes it on.
+    fn end_burst(&mut self) {}
 
     /// Whether another scheduler than that of the queue, such as that of a node, has no use for
     /// when the queue begins or ends to have work. Who wraps a half passes the answer on.

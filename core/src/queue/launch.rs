@@ -103,6 +103,13 @@ impl<R: Store<CommandSlot>> Queue<R> {
         self.is_unattended
     }
 
+    /// Whether threads may launch behind the last command without commands for that: see
+    /// [`Submit::is_in_burst`](crate::hal::Submit::is_in_burst).
+    #[must_use]
+    pub fn may_burst(&self) -> bool {
+        self.is_unattended && !self.lost && self.hold.is_absent() && self.cursor == self.submitted
+    }
+
     /// Says whether another scheduler holds what is in flight. That the window is widened does not
     /// count meanwhile.
     pub const fn hold_window(&mut self, is_held: bool) {

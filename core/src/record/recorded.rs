@@ -145,6 +145,12 @@ impl<P: Policy, S: Storage, T: Tape> Recorded<P, S, T> {
         self.scheduler.table()
     }
 
+    /// As [`Scheduler::are_priorities_equal`].
+    #[must_use]
+    pub fn are_priorities_equal(&self) -> bool {
+        self.scheduler.are_priorities_equal()
+    }
+
     /// [`Scheduler::policy`].
     #[must_use]
     pub const fn policy(&self) -> &P {

@@ -268,6 +268,13 @@ impl<P: Policy, S: Storage> Scheduler<P, S> {
         &self.policy
     }
 
+    /// Whether on each device all queues have the same priority.
+    #[must_use]
+    pub fn are_priorities_equal(&self) -> bool {
+        let (_, devices) = self.storage.view();
+        devices.iter().all(DeviceSlot::has_one_rank)
+    }
+
     /// Permille of the device time that queues of lower priorities keep: see
     /// [`PolicyHint::Floor`]. 0 under a policy that does not hold by priority.
     #[must_use]

@@ -287,6 +287,11 @@ impl DeviceSlot {
         self.heads[rank]
     }
 
+    /// Whether all queues of the device have the same priority.
+    pub(crate) fn has_one_rank(&self) -> bool {
+        self.any.iter().map(|ranks| ranks.count_ones()).sum::<u32>() <= 1
+    }
+
     pub(crate) fn set_head(&mut self, rank: usize, head: u32) {
         self.heads[rank] = head;
         let (word, bit) = (rank / 64, 1 << (rank % 64));

@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::task::Waker;
 
 use xsched_core::fault::Fault;
-use xsched_core::hal::{ErrorType, Forecast, HalError, Kept, Retire, StepDone, Steps, Submit};
+use xsched_core::hal::{
+    ErrorType, Forecast, HalError, Kept, LaunchMode, Retire, StepDone, Steps, Submit,
+};
 use xsched_core::id::CmdId;
 use xsched_core::level::{Level, Step};
 use xsched_core::queue::Retired;
@@ -76,8 +78,10 @@ impl<S: Submit> Submit for KfdSubmit<S> {
         self.below.room()
     }
 
-    fn set_crowded(&mut self, is_crowded: bool) {
-        self.below.set_crowded(is_crowded);
+    /// It sees each launch.
+    fn set_launch_mode(&mut self, mode: LaunchMode) {
+        let seen = if mode == LaunchMode::Unattended { LaunchMode::Attended } else { mode };
+        self.below.set_launch_mode(seen);
     }
 
     fn is_unattended(&self) -> bool {

@@ -1,9 +1,9 @@
 //! Estimates of how long commands take, by kind.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
-/// Kinds of commands that are told apart: 4 KiB a queue.
-const KINDS: usize = 512;
+use xsched_hal_process::burst::{Burst, KINDS};
+
 /// A longer sample raises an estimate by one part in 32, a shorter one takes away half of the
 /// difference: estimates stay near the shortest third of the samples, whatever the others contain.
 const RISE: u32 = 32;
@@ -18,7 +18,7 @@ const TAG: u32 = 33;
 #[derive(Debug)]
 pub(crate) struct Estimates {
     /// Nanoseconds in the lower half, 0 without an estimate; [`CLEAN`], and a tag.
-    slots: [AtomicU64; KINDS],
+    slots: Burst,
 }
 
 /// Contents of a sample besides the command.
@@ -31,18 +31,14 @@ pub(crate) enum Quality {
 }
 
 impl Estimates {
-    pub(crate) const fn new() -> Self {
-        Self { slots: [const { AtomicU64::new(0) }; KINDS] }
-    }
-
-    const fn slot(&self, kind: u32) -> &AtomicU64 {
-        &self.slots[kind as usize % KINDS]
+    /// Those that launches within this burst read.
+    pub(crate) fn new(burst: &Burst) -> Self {
+        Self { slots: burst.clone() }
     }
 
     /// Nanoseconds that a command of this kind will take, if one was measured.
     pub(crate) fn expected_ns(&self, kind: u32) -> Option<u64> {
-        let ns = self.slot(kind).load(Ordering::Relaxed) as u32;
-        (ns > 0).then_some(u64::from(ns))
+        self.slots.state().expected_ns(kind).map(u64::from)
     }
 
     /// Learns from a sample that took this long. True if the estimate was another kind's.
@@ -51,7 +47,8 @@ impl Estimates {
     /// less.
     pub(crate) fn learn(&self, kind: u32, ns: u64, quality: Quality) -> bool {
         let tag = u64::from(kind / KINDS as u32) << TAG;
-        let old = self.slot(kind).load(Ordering::Relaxed);
+        let slot = self.slots.state().estimate(kind);
+        let old = slot.load(Ordering::Relaxed);
         let (known, was_clean) = (old as u32, old & CLEAN != 0);
         let ns = u32::try_from(ns).unwrap_or(u32::MAX).max(1);
         let after = match quality {
@@ -60,7 +57,7 @@ impl Estimates {
             Quality::Clean | Quality::Disturbed => step(known, ns),
         };
         let clean = if quality == Quality::Clean { CLEAN } else { old & CLEAN };
-        self.slot(kind).store(u64::from(after) | clean | tag, Ordering::Relaxed);
+        slot.store(u64::from(after) | clean | tag, Ordering::Relaxed);
         old != 0 && old >> TAG != tag >> TAG
     }
 }
@@ -81,7 +78,7 @@ mod tests {
 
     #[test]
     fn an_estimate_follows_samples() {
-        let estimates = Estimates::new();
+        let estimates = Estimates::new(&Burst::take());
         assert_eq!(estimates.expected_ns(3), None);
         estimates.learn(3, 1_000, Clean);
         assert_eq!(estimates.expected_ns(3), Some(1_000));
@@ -98,7 +95,7 @@ mod tests {
 
     #[test]
     fn samples_that_contain_more_are_outweighed_by_shorter_ones() {
-        let estimates = Estimates::new();
+        let estimates = Estimates::new(&Burst::take());
         // Evenly between 100 and 200 µs.
         (0..40_000_u64).for_each(|n| {
             estimates.learn(3, 100_000 + n * 7_919 % 100_000, Disturbed);
@@ -116,7 +113,7 @@ mod tests {
 
     #[test]
     fn a_clean_sample_replaces_disturbed_ones_which_only_lower_it_then() {
-        let estimates = Estimates::new();
+        let estimates = Estimates::new(&Burst::take());
         estimates.learn(3, 500, Disturbed);
         assert_eq!(estimates.expected_ns(3), Some(500));
         estimates.learn(3, 800, Clean);
@@ -129,7 +126,7 @@ mod tests {
 
     #[test]
     fn kinds_that_share_a_slot_are_noticed() {
-        let estimates = Estimates::new();
+        let estimates = Estimates::new(&Burst::take());
         let other = 3 + 5 * KINDS as u32;
         let learn = |kind| estimates.learn(kind, 1_000, Clean);
         assert_eq!([3, 3, 4, other, other, 3].map(learn), [false, false, false, true, false, true]);

@@ -94,7 +94,7 @@ impl PageSource for Pages {
 }
 
 /// A device that the scheduler of the node holds by a page.
-fn in_unit(nature: Nature) -> (Arc<SharedPage>, StreamDevice<Mock>) {
+pub(crate) fn in_unit(nature: Nature) -> (Arc<SharedPage>, StreamDevice<Mock>) {
     let page = Arc::new(SharedPage::create().expect("a page"));
     let (source, config) = (Arc::new(Pages(Arc::clone(&page))), with_entries(Some(64)));
     let device = StreamDevice::in_unit(Mock::new(nature), config, source).expect("a device");

@@ -1,6 +1,7 @@
 //! Queues of streams on a device in memory, whose clock the test sets.
 #![expect(unsafe_code, reason = "drivers' handles")]
 
+mod bursts;
 mod busy_time;
 mod contexts;
 mod ends;

@@ -129,6 +129,7 @@ where
     fn deliver(&self, order: Order) -> Result<Option<Arc<Committer>>, Busy> {
         let mut state = self.lock_unless_stuck()?;
         state.machine.handle_order(order);
+        state.end_burst_if_held();
         Ok(self.run_steps_from(state).cloned())
     }
 
@@ -145,6 +146,7 @@ where
         let mut state = self.lock();
         // Read while locked, so that of two threads the last tells what counts.
         state.machine.hold_from_above(self.workers.is_held());
+        state.end_burst_if_held();
         drop(state);
         self.run_steps_and_commit();
         let state = self.lock();
@@ -341,7 +343,10 @@ where
 
     /// Suspends the queue, or changes how deep it is suspended.
     fn hold_for_user(&self, level: Level) {
-        self.lock().machine.suspend(level);
+        let mut state = self.lock();
+        state.machine.suspend(level);
+        state.end_burst_if_held();
+        drop(state);
         self.run_steps_and_commit();
     }
 }
@@ -418,6 +423,7 @@ where
             return false;
         }
         state.machine.suspend(level);
+        state.end_burst_if_held();
         drop(state);
         self.run_steps_and_commit();
         true

@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 use std::time::Duration;
 
 use xsched_core::fault::Fault;
-use xsched_core::hal::{Retire, Steps, Submit};
+use xsched_core::hal::{LaunchMode, Retire, Steps, Submit};
 use xsched_core::id::CmdId;
 use xsched_core::queue::{Action, LaunchBlock};
 
@@ -271,7 +271,13 @@ where
         };
         let payload = state.payload(cmd).take();
         state.pass(from, cmd);
-        launcher.set_crowded(state.machine.window().is_widened());
+        launcher.set_launch_mode(if state.machine.window().is_widened() {
+            LaunchMode::Crowded
+        } else if state.machine.is_unattended() {
+            LaunchMode::Unattended
+        } else {
+            LaunchMode::Attended
+        });
         drop(state);
         let begun = match &payload {
             Some(payload) => self.guarded(|| launcher.begin_launch(cmd, payload, fence)),
@@ -299,6 +305,10 @@ where
         state.note_room(&launcher);
         if let Err(fault) = ended {
             state.fail_launch(cmd, fault);
+        }
+        // A hold that has come meanwhile has ended no burst.
+        if launcher.is_in_burst() && !state.machine.may_burst() {
+            launcher.end_burst();
         }
         state.launcher = Some(launcher);
         state.caller_launched.retain(|of_caller| *of_caller != cmd);

@@ -81,7 +81,7 @@ where
         }
         // The end of a burst has no fence, and perhaps no thread that waits for it: without one,
         // what it holds up waits for the timeout.
-        if due || state.machine.lacks_fence() {
+        if due || state.machine.lacks_fence() && !state.is_in_burst() {
             state = self.put_fence(state);
             self.finish(state);
         }

@@ -97,6 +97,21 @@ impl<S: Submit<Payload: Sized>> State<S> {
         }
     }
 
+    /// Ends the burst that may be under way if the machine lets none be.
+    pub(super) fn end_burst_if_held(&mut self) {
+        if !self.machine.may_burst()
+            && let Some(launcher) = &mut self.launcher
+        {
+            launcher.end_burst();
+        }
+    }
+
+    /// Whether threads launch behind the last command, and no scheduler has a use for its end.
+    pub(super) fn is_in_burst(&self) -> bool {
+        let is_in = |launcher: &S| launcher.is_unattended() && launcher.is_in_burst();
+        self.machine.is_unattended() && self.launcher.as_deref().is_some_and(is_in)
+    }
+
     /// Makes the ring larger if all its places are taken and there may be more.
     #[inline]
     pub(super) fn grow_if_full(&mut self) {

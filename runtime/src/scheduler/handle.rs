@@ -61,6 +61,8 @@ pub(crate) struct SchedulerHandle {
     /// True if the policy may hold a queue, and spares all of the highest priority.
     holds: AtomicBool,
     spares: AtomicBool,
+    /// On each device all queues have the same priority.
+    equal: AtomicBool,
     policy_name: Mutex<&'static str>,
     /// How long a round may take.
     pub(crate) lease: Duration,
@@ -116,6 +118,7 @@ impl SchedulerHandle {
             quick: AtomicBool::new(false),
             holds: AtomicBool::new(true),
             spares: AtomicBool::new(false),
+            equal: AtomicBool::new(true),
             policy_name: Mutex::new(""),
             lease,
             failed_open: AtomicU64::new(0),
@@ -140,11 +143,13 @@ impl SchedulerHandle {
         self.quick.store(policy.is_trusted(), Ordering::Relaxed);
         self.holds.store(may_hold != MayHold::Nothing, Ordering::Relaxed);
         self.spares.store(may_hold == MayHold::Lower, Ordering::Relaxed);
+        self.equal.store(scheduler.are_priorities_equal(), Ordering::Relaxed);
     }
 
     /// True if the policy may hold a queue while another one has work, and several have.
     pub(crate) fn holds_others(&self) -> bool {
-        self.load.load(Ordering::Relaxed) > 1 && self.policy_holds(false)
+        let are_first = self.equal.load(Ordering::Relaxed);
+        self.load.load(Ordering::Relaxed) > 1 && self.policy_holds(are_first)
     }
 
     /// True if the policy may hold a queue, as it said at the end of the last round. `is_first`: no

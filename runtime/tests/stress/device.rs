@@ -10,7 +10,7 @@ use std::task::Waker;
 use xsched_core::fault::Fault;
 use xsched_core::hal::{Backend, Breach, Checked, Contract, Deactivate, ErrorType, FaultRates};
 use xsched_core::hal::{
-    Faulty, Halves, Interrupt, LevelAdapter, Lv3, Preempt, Retire, StepDone, Submit,
+    Faulty, Halves, Interrupt, LaunchMode, LevelAdapter, Lv3, Preempt, Retire, StepDone, Submit,
 };
 use xsched_core::id::{CmdId, QueueId};
 use xsched_core::level::{Caps, Level};
@@ -134,8 +134,16 @@ impl<S: Submit<Payload = HostCommand>> Submit for Unpack<S> {
         self.0.room()
     }
 
-    fn set_crowded(&mut self, is_crowded: bool) {
-        self.0.set_crowded(is_crowded);
+    fn set_launch_mode(&mut self, mode: LaunchMode) {
+        self.0.set_launch_mode(mode);
+    }
+
+    fn is_in_burst(&self) -> bool {
+        self.0.is_in_burst()
+    }
+
+    fn end_burst(&mut self) {
+        self.0.end_burst();
     }
 
     fn is_held(&self) -> bool {

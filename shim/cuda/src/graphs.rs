@@ -5,7 +5,7 @@
 
 use std::ffi::{CStr, c_int};
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use xsched_shim_engine::engine::{self, reentrant};
 use xsched_shim_engine::events::{self, record};
@@ -30,6 +30,23 @@ struct Functions {
 static FUNCTIONS: OnceLock<Option<Functions>> = OnceLock::new();
 /// There is, or was, a graph with a copy.
 static ANY: AtomicBool = AtomicBool::new(false);
+/// Executable graphs without a copy, each in the place of its address. Frameworks change each
+/// kernel of a graph before each launch of it.
+static WITHOUT_COPY: [AtomicUsize; 8] = [const { AtomicUsize::new(0) }; 8];
+/// `kXSchedErrorNotFound`.
+const NOT_FOUND: c_int = 3;
+
+/// Where an executable graph is kept that has no copy.
+const fn place_of(exec: usize) -> usize {
+    // The upper bits depend on all.
+    let bits = WITHOUT_COPY.len().trailing_zeros();
+    exec.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (usize::BITS - bits)
+}
+
+/// Whether an executable graph is known to have no copy.
+fn has_no_copy(exec: Address) -> bool {
+    WITHOUT_COPY[place_of(exec.addr())].load(Ordering::Acquire) == exec.addr()
+}
 
 fn functions() -> Option<&'static Functions> {
     let find = || {
@@ -69,6 +86,7 @@ unsafe fn begin(
     if code == 0 && !exec.is_null() {
         // SAFETY: the driver has written it.
         let exec = unsafe { exec.read() };
+        forget(exec);
         reentrant(|| {
             let Some(functions) = functions() else { return };
             // SAFETY: both are alive, and the program uses them in this call alone.
@@ -78,6 +96,12 @@ unsafe fn begin(
         });
     }
     code
+}
+
+/// An executable graph begins, which may have the address of one that has ended.
+fn forget(exec: Address) {
+    let place = &WITHOUT_COPY[place_of(exec.addr())];
+    let _ = place.compare_exchange(exec.addr(), 0, Ordering::AcqRel, Ordering::Relaxed);
 }
 
 /// Tells of an executable graph that is about to change or to end.
@@ -92,7 +116,9 @@ fn tell(exec: Address, which: impl FnOnce(&Functions) -> Told) {
 
 /// Changes an executable graph by what `next` does.
 fn change(exec: Address, next: impl FnOnce() -> Code) -> Code {
-    tell(exec, |functions| functions.changed);
+    if !has_no_copy(exec) {
+        tell(exec, |functions| functions.changed);
+    }
     next()
 }
 
@@ -119,7 +145,9 @@ fn launch(
     let index = *place.get_or_init(|| driver::place_of(name));
     let stream = Stream::of(handle, Stream::Legacy);
     let kind = || Kind::new(index).with(exec.addr());
-    let Some(functions) = in_use() else { return engine::launch(index, stream, kind, next) };
+    let Some(functions) = in_use().filter(|_| !has_no_copy(exec)) else {
+        return engine::launch(index, stream, kind, next);
+    };
     // What becomes part of another graph is not launched.
     if engine::is_captured(stream) {
         return engine::launch(index, stream, kind, next);
@@ -127,8 +155,9 @@ fn launch(
     // SAFETY: any handles may be given.
     let prepare = || unsafe { (functions.prepare)(streams::xqueue_of(stream), exec) };
     // Without a turn to wait for it is done with the launch.
-    if engine::is_contended() {
-        reentrant(prepare);
+    if engine::is_contended() && reentrant(prepare) == Some(NOT_FOUND) {
+        WITHOUT_COPY[place_of(exec.addr())].store(exec.addr(), Ordering::Release);
+        return engine::launch(index, stream, kind, next);
     }
     engine::launch_in(index, stream, kind, |xq| {
         // With a turn of an XQueue the thread is inside already.

@@ -83,8 +83,7 @@ fn a_call_that_waits_for_the_device_opens_gates() {
 
 #[test]
 fn a_call_of_a_thread_that_ends_opens_gates() {
-    // Without that the watch would open them, and say so.
-    calm(&mut at_level_2("frees_at_end"));
+    says(&mut at_level_2("frees_at_end"));
 }
 
 #[test]

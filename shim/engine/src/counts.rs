@@ -164,6 +164,15 @@ pub(crate) fn tracked(index: usize) {
     add(index, |calls| &calls.tracked);
 }
 
+/// Counts a launch within a burst of an XQueue, if counts are asked for.
+#[inline]
+pub(crate) fn in_burst(index: usize) {
+    if IS_WANTED.load(Ordering::Relaxed) {
+        launch(index);
+        tracked(index);
+    }
+}
+
 /// Counts a launch that is made at once, if counts are asked for: otherwise it writes nothing that
 /// other threads write.
 #[inline]

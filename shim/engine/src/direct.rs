@@ -14,6 +14,8 @@
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use xsched_hal_process::burst::{BurstLaunch, BurstState};
+
 use crate::{Code, Stream};
 
 /// The number of the generation. 0 is none.
@@ -22,17 +24,79 @@ static GENERATION: AtomicU64 = AtomicU64::new(1);
 /// Streams that a thread knows at a time.
 const PLACES: usize = 8;
 
-/// A stream, and its XQueue in a generation; 0 if it gets it later.
+/// A stream, and its XQueue in a generation.
 #[derive(Clone, Copy, Debug)]
-struct Known {
+pub(crate) struct Known {
     stream: usize,
     generation: u64,
-    xq: u64,
+    /// 0 if the stream gets it later.
+    pub(crate) xq: u64,
+    burst: KnownBurst,
+}
+
+/// A moment in a burst.
+#[derive(Debug)]
+pub(crate) struct BurstMark {
+    state: &'static BurstState,
+    number: u32,
+    mark: u64,
+}
+
+impl BurstMark {
+    /// The program has waited for all that was launched into the stream by then.
+    pub(crate) fn has_run(self) {
+        self.state.note_drained(self.number, self.mark);
+    }
+}
+
+/// The burst of an XQueue.
+#[derive(Clone, Copy, Debug)]
+enum KnownBurst {
+    /// Nothing has been launched through the XQueue yet.
+    NotAsked,
+    /// There is none.
+    None,
+    /// The state with this number.
+    Of(&'static BurstState, u32),
+}
+
+impl Known {
+    const NONE: Self = Self { stream: 0, generation: 0, xq: 0, burst: KnownBurst::NotAsked };
+
+    /// Begins a launch of this kind within the burst of the XQueue, if it lets it.
+    #[inline]
+    pub(crate) fn begin_in_burst(&self, kind: u32) -> Option<BurstLaunch<'static>> {
+        let KnownBurst::Of(state, number) = self.burst else { return None };
+        state.begin(number, kind, thread_number())
+    }
+
+    /// What was launched within the burst of the XQueue by now.
+    pub(crate) fn mark(&self) -> Option<BurstMark> {
+        let KnownBurst::Of(state, number) = self.burst else { return None };
+        Some(BurstMark { state, number, mark: state.mark() })
+    }
+
+    /// Whether the XQueue has a burst, as far as is known.
+    #[inline]
+    pub(crate) const fn has_burst(&self) -> bool {
+        matches!(self.burst, KnownBurst::Of(..))
+    }
 }
 
 thread_local! {
-    static KNOWN: [Cell<Known>; PLACES] =
-        const { [const { Cell::new(Known { stream: 0, generation: 0, xq: 0 }) }; PLACES] };
+    static KNOWN: [Cell<Known>; PLACES] = const { [const { Cell::new(Known::NONE) }; PLACES] };
+    static THREAD: Cell<u32> = const { Cell::new(0) };
+}
+
+/// The number of this thread below `/proc/self/task`.
+pub(crate) fn thread_number() -> u32 {
+    THREAD.with(|thread| {
+        if thread.get() == 0 {
+            // SAFETY: it only answers.
+            thread.set(unsafe { libc::gettid() }.cast_unsigned());
+        }
+        thread.get()
+    })
 }
 
 /// Where a stream is kept.
@@ -41,13 +105,43 @@ const fn place_of(stream: usize) -> usize {
     stream.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (usize::BITS - PLACES.trailing_zeros())
 }
 
-/// The XQueue of a stream that this thread knows.
+/// What this thread knows of a stream.
 #[inline]
-pub(crate) fn xqueue(stream: Stream) -> Option<u64> {
+pub(crate) fn known(stream: Stream) -> Option<Known> {
     let id = stream.id();
     let known = KNOWN.with(|known| known.get(place_of(id)).map(Cell::get))?;
     let is_known = known.stream == id && known.generation == generation();
-    is_known.then_some(known.xq)
+    is_known.then_some(known)
+}
+
+/// The XQueue of a stream that this thread knows.
+#[inline]
+pub(crate) fn xqueue(stream: Stream) -> Option<u64> {
+    known(stream).map(|known| known.xq)
+}
+
+/// Asks for the burst of a stream that this thread knows, whose XQueue it has launched through.
+pub(crate) fn ask_for_burst(
+    stream: Stream,
+    ask: impl FnOnce(u64) -> Option<(&'static BurstState, u32)>,
+) {
+    let Some(known) = known(stream).filter(|known| matches!(known.burst, KnownBurst::NotAsked))
+    else {
+        return;
+    };
+    let burst = match ask(known.xq) {
+        Some((state, number)) => KnownBurst::Of(state, number),
+        None => KnownBurst::None,
+    };
+    place(known.stream, Known { burst, ..known });
+}
+
+fn place(stream: usize, known: Known) {
+    KNOWN.with(|all| {
+        if let Some(place) = all.get(place_of(stream)) {
+            place.set(known);
+        }
+    });
 }
 
 /// The present generation.
@@ -68,24 +162,16 @@ pub(crate) fn keep(stream: Stream, generation: u64, xq: u64) {
         return;
     }
     let stream = stream.id();
-    KNOWN.with(|known| {
-        if let Some(place) = known.get(place_of(stream)) {
-            place.set(Known { stream, generation, xq });
-        }
-    });
+    place(stream, Known { stream, generation, xq, burst: KnownBurst::NotAsked });
 }
 
 /// Makes a call that may have another context or device be current on this thread, whose default
 /// streams are others.
 pub fn change_context(call: impl FnOnce() -> Code) -> Code {
     let code = call();
-    KNOWN.with(|known| {
-        for stream in [Stream::Legacy, Stream::PerThread].map(Stream::id) {
-            if let Some(place) = known.get(place_of(stream)) {
-                place.set(Known { stream: 0, generation: 0, xq: 0 });
-            }
-        }
-    });
+    for stream in [Stream::Legacy, Stream::PerThread] {
+        place(stream.id(), Known::NONE);
+    }
     code
 }
 

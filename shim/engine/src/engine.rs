@@ -140,7 +140,40 @@ pub fn launch(
     kind: impl FnOnce() -> Kind,
     real: impl FnOnce() -> Code,
 ) -> Code {
-    launch_in(index, stream, kind, |_| real())
+    let Some(known) = direct::known(stream) else {
+        return launch_indirect(index, stream, kind, |_| real());
+    };
+    if !preempt::is_contended() {
+        counts::direct(index);
+        return real();
+    }
+    if !known.has_burst() {
+        return launch_indirect(index, stream, kind, |_| real());
+    }
+    let kind = kind();
+    if !IS_INSIDE.try_with(Cell::get).unwrap_or(true)
+        && let Some(launch) = known.begin_in_burst(kind.number())
+    {
+        counts::in_burst(index);
+        waits::note_launch();
+        // What the driver or a tool calls meanwhile, and launches, has no turn to wait for.
+        let set_inside = |is_inside| IS_INSIDE.try_with(|inside| inside.set(is_inside));
+        let _ = set_inside(true);
+        let code = if tells(index) { waits::waiting(real) } else { real() };
+        let _ = set_inside(false);
+        if code == 0 {
+            launch.end();
+        }
+        return code;
+    }
+    launch_indirect(index, stream, || kind, |_| real())
+}
+
+/// Whether a launch by the function at this place of the list returns only when the device has done
+/// something, or calls the program.
+fn tells(index: usize) -> bool {
+    let driver = driver::opened();
+    driver.is_some_and(|driver| driver.vendor().table.tells.get(index) == Some(&true))
 }
 
 /// Launches as [`launch`] does, by a function that is told the XQueue whose turn it is; 0 if the
@@ -180,9 +213,10 @@ fn launch_indirect(
         LaunchPath::Scheduled(scheduled) => {
             counts::launch(index);
             waits::note_launch();
-            let tells = driver::opened().and_then(|driver| driver.vendor().table.tells.get(index));
             let launch = || scheduled.launch_listed(index, kind(), real);
-            if tells == Some(&true) { waits::waiting(launch) } else { launch() }
+            let code = if tells(index) { waits::waiting(launch) } else { launch() };
+            direct::ask_for_burst(stream, preempt::burst);
+            code
         }
     }
 }

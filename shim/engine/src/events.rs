@@ -11,7 +11,7 @@
 
 use std::collections::HashMap;
 use std::ffi::c_int;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{LazyLock, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use crate::engine::{self, reentrant};
@@ -106,8 +106,10 @@ pub fn record(event: Address, stream: Address, next: impl FnOnce() -> Code) -> C
     let xq = streams::xqueue_of(stream);
     // In front of the event, so that who waits for the point waits for nothing but what the event
     // waits for, whatever other threads launch meanwhile.
-    let signal = || Functions::get().filter(|_| xq != 0)?.signal(xq);
-    let point = reentrant(signal).flatten();
+    let signal = || Functions::get()?.signal(xq);
+    // While no other process has work, a hold keeps nothing waiting that is worth a word.
+    let is_needed = xq != 0 && preempt::is_attended();
+    let point = if is_needed { reentrant(signal).flatten() } else { None };
     let holds_ended = holds_ended(xq);
     let code = next();
     if code == 0 {
@@ -146,6 +148,18 @@ pub fn destroy(event: Address, next: impl FnOnce() -> Code) -> Code {
     next()
 }
 
+/// XQueues of which the library knows that another stream waits for them, each in the place of its
+/// number. It does not forget that.
+static AWAITED: [AtomicU64; 8] = [const { AtomicU64::new(0) }; 8];
+
+const fn place_of(xq: u64) -> usize {
+    xq as usize % AWAITED.len()
+}
+
+fn is_awaited(xq: u64) -> bool {
+    AWAITED[place_of(xq)].load(Ordering::Acquire) == xq
+}
+
 /// A stream is about to wait for an event. `is_done` asks the driver whether that has completed.
 pub fn await_event(stream: Address, event: Address, is_done: impl FnOnce() -> bool) {
     if !engine::is_contended() {
@@ -161,11 +175,15 @@ pub fn await_event(stream: Address, event: Address, is_done: impl FnOnce() -> bo
     else {
         return;
     };
+    if point.is_none() && is_awaited(xq) {
+        return;
+    }
     reentrant(|| {
         // What was recorded and has run keeps nothing waiting.
         let Some(functions) = Functions::get().filter(|_| !is_done()) else { return };
         // SAFETY: any number may be given.
         unsafe { (functions.awaited)(xq) };
+        AWAITED[place_of(xq)].store(xq, Ordering::Release);
         if let Some((word, number)) = point.filter(|_| own != 0) {
             // SAFETY: the point is one that was answered. The program has the stream wait, so it is
             // alive, and it is not captured.

@@ -11,11 +11,13 @@ use std::ptr;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 
+use xsched_hal_process::burst::BurstState;
+use xsched_hal_process::calls::Calls;
 use xsched_hal_process::loader::{self, Library};
 use xsched_hal_process::message;
 
 use crate::vendor::Preempt;
-use crate::{Address, activity, counts, driver};
+use crate::{Address, Code, activity, counts, direct, driver};
 
 /// `XResult`.
 pub(crate) type XResult = c_int;
@@ -55,15 +57,44 @@ pub(crate) fn contended() -> Option<&'static Functions> {
     if is_contended() { functions() } else { None }
 }
 
+/// Whether a scheduler has a use for when the work of a stream begins or ends.
+pub(crate) fn is_attended() -> bool {
+    functions().is_none_or(|functions| is_set(functions.attended))
+}
+
+/// Whether a word is not 0 that the library names in this place.
+#[inline]
+fn is_set(place: &AtomicPtr<AtomicU32>) -> bool {
+    // SAFETY: it is the address of a word that stays for ever.
+    let word = unsafe { place.load(Ordering::Acquire).as_ref() };
+    word.is_some_and(|word| word.load(Ordering::Acquire) != 0)
+}
+
 /// Whether scheduling is required now: something tells the streams of the process apart, or the
 /// process from others.
 #[inline]
 pub(crate) fn is_contended() -> bool {
     // SAFETY: it is null, or the address of an atomic of the library, which stays as that does.
-    let word = unsafe { CONTENTION.load(Ordering::Acquire).as_ref() };
-    // SAFETY: it is the address of a word that stays for ever.
-    let word = word.and_then(|word| unsafe { word.load(Ordering::Acquire).as_ref() });
-    word.is_some_and(|word| word.load(Ordering::Acquire) != 0)
+    unsafe { CONTENTION.load(Ordering::Acquire).as_ref() }.is_some_and(is_set)
+}
+
+/// The burst of an XQueue.
+pub(crate) fn burst(xq: u64) -> Option<(&'static BurstState, u32)> {
+    let functions = functions()?;
+    let (mut state, mut number) = (ptr::null(), 0);
+    // SAFETY: both may be written to.
+    unsafe { (functions.burst)(xq, &raw mut state, &raw mut number) };
+    // SAFETY: it is null, or a state that stays for ever, of a library of the same version.
+    Some((unsafe { state.as_ref() }?, number))
+}
+
+/// Counts a call that may wait for a whole device, if scheduling is required now.
+pub(crate) fn counted(call: impl FnOnce() -> Code) -> Code {
+    let Some(functions) = contended() else { return call() };
+    functions.calls.begin(direct::thread_number());
+    let code = call();
+    functions.calls.end();
+    code
 }
 
 /// Bytes of a text that says why an XQueue has no higher level.
@@ -78,6 +109,8 @@ macro_rules! functions {
             last_error: unsafe extern "C" fn() -> *const c_char,
             library: Library,
             contention: &'static AtomicPtr<AtomicU32>,
+            attended: &'static AtomicPtr<AtomicU32>,
+            pub(crate) calls: &'static Calls,
         }
 
         impl Functions {
@@ -96,17 +129,29 @@ macro_rules! functions {
                 let last_error = unsafe {
                     std::mem::transmute::<Address, unsafe extern "C" fn() -> *const c_char>(address)
                 };
-                let address = library.find(c"xsched_private_contention")?;
-                // SAFETY: as above.
-                let contention = unsafe {
-                    std::mem::transmute::<Address, unsafe extern "C" fn() -> *mut *mut AtomicU32>(
-                        address,
-                    )
+                let place = |name| {
+                    let address = library.find(name)?;
+                    // SAFETY: as above.
+                    let place = unsafe {
+                        std::mem::transmute::<
+                            Address,
+                            unsafe extern "C" fn() -> *mut *mut AtomicU32,
+                        >(address)
+                    };
+                    // SAFETY: it may be called at any time, and answers where an atomic of the
+                    // library is, which stays as the library does.
+                    Some(unsafe { AtomicPtr::from_ptr(place()) })
                 };
-                // SAFETY: it may be called at any time, and answers where an atomic of the library
-                // is, which stays as the library does.
-                let contention = unsafe { AtomicPtr::from_ptr(contention()) };
-                Some(Self { $($name,)* last_error, library, contention })
+                let contention = place(c"xsched_private_contention")?;
+                let attended = place(c"xsched_private_attended")?;
+                let address = library.find(c"xsched_private_calls")?;
+                // SAFETY: as above.
+                let calls = unsafe {
+                    std::mem::transmute::<Address, unsafe extern "C" fn() -> *const Calls>(address)
+                };
+                // SAFETY: it may be called at any time, and answers what stays as the library does.
+                let calls = unsafe { calls().as_ref() }?;
+                Some(Self { $($name,)* last_error, library, contention, attended, calls })
             }
         }
     };
@@ -129,6 +174,8 @@ functions! {
     begin_launch = |_: &Preempt| c"xsched_private_begin_launch" => (u64, u32, u32, *mut u64);
     /// The driver has answered a launch that was begun.
     end_launch = |_: &Preempt| c"xsched_private_end_launch" => (u64, c_int);
+    /// The burst of an XQueue, and its number.
+    burst = |_: &Preempt| c"xsched_private_burst" => (u64, *mut *const BurstState, *mut u32);
     /// Sets an XQueue's priority, that of its stream.
     priority = |_: &Preempt| c"xsched_private_stream_priority" => (u64, c_int);
     /// The level of an XQueue, and in so many bytes why it has no higher one.

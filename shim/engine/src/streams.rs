@@ -10,6 +10,7 @@ use std::sync::{Mutex, PoisonError, RwLock};
 
 use hashbrown::HashMap;
 
+use crate::direct::BurstMark;
 use crate::engine::{self, Inside, Stream};
 use crate::environment::variable;
 use crate::preempt::{Functions, SUCCESS};
@@ -489,12 +490,20 @@ pub(crate) fn settle(stream: Address) {
 
 /// Makes a call that waits for a stream: the scheduler is to know at once that nothing of it runs.
 pub fn wait(stream: Address, call: impl FnOnce() -> Code) -> Code {
+    let known = direct::known(Stream::of(stream, Stream::Legacy));
+    let mark = known.and_then(|known| known.mark());
     let code = waits::waiting(call);
+    if code == 0 {
+        mark.into_iter().for_each(BurstMark::has_run);
+    }
     look(stream);
     code
 }
 
 fn look(stream: Address) {
+    if !preempt::is_attended() {
+        return;
+    }
     let Some(functions) = preempt::contended().filter(|_| !captures::are_any()) else { return };
     let Some(_inside) = Inside::enter() else { return };
     let queues = key(stream).and_then(find);

@@ -11,7 +11,7 @@ use walkdir::WalkDir;
 use crate::root;
 
 /// The crates with models.
-const CRATES: [&str; 5] = ["runtime", "capi", "hal-host", "hal-stream", "node"];
+const CRATES: [&str; 6] = ["runtime", "capi", "hal-host", "hal-process", "hal-stream", "node"];
 
 /// A model: its name, its bound, and what it proves.
 #[derive(Debug, PartialEq, Eq)]

@@ -30,8 +30,14 @@ use crate::command::{cargo, run as run_command, run_and_keep};
 use crate::target_dir;
 
 /// The packages that have models.
-const PACKAGES: [&str; 5] =
-    ["xsched", "xsched-capi", "xsched-hal-host", "xsched-hal-stream", "xsched-node"];
+const PACKAGES: [&str; 6] = [
+    "xsched",
+    "xsched-capi",
+    "xsched-hal-host",
+    "xsched-hal-process",
+    "xsched-hal-stream",
+    "xsched-node",
+];
 /// The profile that they are built with.
 pub(crate) const PROFILE: &str = "models";
 /// Makes the crates' modules `sync` take loom's forms. It replaces flags of the caller's, which
@@ -130,7 +136,7 @@ mod tests {
 
     #[test]
     fn every_package_with_models_is_run() {
-        for package in ["runtime", "capi", "hal-host", "hal-stream", "node"] {
+        for package in ["runtime", "capi", "hal-host", "hal-process", "hal-stream", "node"] {
             let models = crate::root().join(package).join("src/models/mod.rs");
             assert!(models.is_file(), "{package} has no models");
         }

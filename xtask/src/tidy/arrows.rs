@@ -17,7 +17,7 @@ const ARROWS: [(&str, &[&str]); 30] = [
     ("policies", &["core"]),
     ("hal-host", &["core"]),
     ("hal-process", &[]),
-    ("hal-stream", &["core", "node"]),
+    ("hal-stream", &["core", "hal-process", "node"]),
     ("hal-cuda", &["core", "hal-process", "hal-stream"]),
     ("hal-hip", &["core", "hal-process", "hal-stream"]),
     ("hal-kfd", &["core", "hal-hip", "hal-process", "hal-stream"]),
