@@ -26,7 +26,7 @@ import time
 import common
 
 HERE = pathlib.Path(__file__).resolve().parent
-SHARED = {"beside.py", "common.py", "cupti.py", "hip_examples.py", "kills.py", "roles.py", "run.py",
+SHARED = {"beside.py", "collect_results.py", "common.py", "cupti.py", "hip_examples.py", "kills.py", "roles.py", "run.py",
           "shares.py", "soak.py", "test_multi_priority_bert.py", "test_xsched_integration.py",
           "triton_server.py", "try_works.py", "waves.py"}
 #: Programs whose requests start threads, which would all keep to the main thread's processor.

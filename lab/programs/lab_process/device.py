@@ -11,6 +11,7 @@ import subprocess
 import sys
 import warnings
 
+from . import stand_ins
 from .faults import Missing, missing
 
 #: What a profile holds besides commands of the device.
@@ -23,6 +24,8 @@ def torch_of(seed):
     """PyTorch with a seed, and with algorithms that give the same bits each time."""
     # Read when cuBLAS is first used: the same workspace in each stream.
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    if stand_ins.are_wanted():
+        return stand_ins.instead_of_torch()
     try:
         import torch
     except ImportError as error:
@@ -39,6 +42,8 @@ def make(name, torch):
     """The device of that name, if PyTorch can use it."""
     if name == "cpu":
         return Processor(torch)
+    if stand_ins.are_wanted():
+        return stand_ins.Driver(torch)
     built_for = "hip" if torch.version.hip else "cuda" if torch.version.cuda else "the processor"
     if built_for != name:
         raise Missing(f"PyTorch {torch.__version__} is built for {built_for}, not for {name}")

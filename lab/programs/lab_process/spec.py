@@ -12,7 +12,7 @@ VERSION = 1
 DEVICES = ("cuda", "hip", "cpu")
 DTYPES = ("fp32", "fp16", "bf16")
 #: Priorities of streams; PyTorch takes the nearest that the device has.
-HIGHEST, LOWEST = -5, 0
+HIGHEST, MIDDLE, LOWEST = -5, -1, 0
 #: Ways in which streams have priorities.
 WITH_PRIORITIES = ("priorities", "xsched", "mps+xsched", "triton-priorities")
 
@@ -54,7 +54,9 @@ class Spec:
         if self.by_rank:
             ranks = sorted({one.priority for one in self.roles})
             return -ranks.index(role.priority)
-        return HIGHEST if role.priority > 0 else LOWEST
+        # What is neither urgent nor the least has its own only above others.
+        is_above = role.priority == 0 and any(one.priority < 0 for one in self.roles)
+        return HIGHEST if role.priority > 0 else MIDDLE if is_above else LOWEST
 
 
 def _take(table, place, key, types, default=None, required=False):

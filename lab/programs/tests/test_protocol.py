@@ -140,7 +140,7 @@ class Specs(unittest.TestCase):
         read = spec.parse({**SPEC, "roles": [ROLE, {**ROLE, "name": "low", "priority": 0}]})
         self.assertEqual([read.stream_priority(role) for role in read.roles], [None, None])
         read = spec.parse({**SPEC, "way": "xsched", "roles": read_roles(1, 0, -5)})
-        self.assertEqual([read.stream_priority(role) for role in read.roles], [-5, 0, 0])
+        self.assertEqual([read.stream_priority(role) for role in read.roles], [-5, -1, 0])
         ranked = dataclasses.replace(read, by_rank=True)
         self.assertEqual([ranked.stream_priority(role) for role in ranked.roles], [-2, -1, 0])
 

@@ -19,6 +19,7 @@ import sys
 import sysconfig
 import time
 
+from .. import spec as spec_of
 from ..faults import BadInput, Missing
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -76,7 +77,8 @@ def model_config(spec, role, profile, briefly=False):
         limiter = ('rate_limiter { resources [ { name: "gpu" global: true count: 1 } ] '
                    f"priority: {URGENT if urgent else OTHERS} }}")
     if spec.stream_priority(role) is not None:
-        priority = "PRIORITY_MAX" if urgent else "PRIORITY_MIN"
+        names = {spec_of.HIGHEST: "MAX", spec_of.MIDDLE: "DEFAULT", spec_of.LOWEST: "MIN"}
+        priority = f"PRIORITY_{names[spec.stream_priority(role)]}"
         optimization = f"optimization {{ priority: {priority} }}"
     # The model places itself, so that the server itself needs nothing of the GPU.
     return f"""
