@@ -119,6 +119,18 @@ pub(crate) enum CommandError {
         /// What is wrong.
         why: &'static str,
     },
+    /// Rows are of another build, or were measured on another machine.
+    #[error(
+        "{place}: rows are of {found}, and not of {wanted}; name another folder, or give --mixed"
+    )]
+    Mixed {
+        /// The folder.
+        place: String,
+        /// Of what they are.
+        found: String,
+        /// Of what they are to be.
+        wanted: String,
+    },
     /// A file is no report.
     #[error("{place}: {source}")]
     Archive {

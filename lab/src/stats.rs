@@ -3,18 +3,21 @@
 use std::fs;
 use std::time::{Duration, Instant};
 
-use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
+use xsched_sim::sample::{Rng, Sampler};
+use xsched_sim::scenario::Dist;
 
-/// Longer times than this, in nanoseconds, count as this; what takes as long is a hang.
-const LONGEST_NS: u64 = 100_000_000_000;
-/// Significant digits that are kept.
-const DIGITS: u8 = 4;
 /// Samples that a P99 needs.
 pub(crate) const P99_SAMPLES: usize = 1_000;
 
+/// Samples that anything else needs to be judged: with fewer, a mean is not nearly normal.
+pub(crate) const SAMPLES_MIN: usize = 30;
+/// Pairs that a median needs to be judged: all of them lie on one side of the true median in one of
+/// 2^5 cases, so that their range is a 95 % interval.
+pub(crate) const PAIRS_MIN: usize = 6;
+
 /// Quantiles in microseconds, each the smallest sample that so many samples do not exceed (nearest
-/// rank), to four significant digits.
+/// rank).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Quantiles {
     /// How many samples there are.
@@ -44,27 +47,24 @@ impl Quantiles {
 
     /// The same with another number of samples that a P99 needs.
     pub(crate) fn with_p99_from(p99_samples: usize, samples_ns: &[u64]) -> Self {
-        // These are valid bounds and a valid precision, so this does not fail.
-        let histogram = Histogram::<u64>::new_with_bounds(1, LONGEST_NS, DIGITS);
-        let Ok(mut histogram) = histogram else { return Self::default() };
-        for &sample in samples_ns {
-            histogram.saturating_record(sample);
-        }
-        if histogram.is_empty() {
+        let mut sorted = samples_ns.to_vec();
+        sorted.sort_unstable();
+        let (Some(first), Some(last)) = (sorted.first(), sorted.last()) else {
             return Self::default();
-        }
+        };
         let us = |ns: u64| ns as f64 / 1e3;
-        let at = |quantile| us(histogram.value_at_quantile(quantile));
-        let sum: u128 = samples_ns.iter().map(|&ns| u128::from(ns)).sum();
+        let rank = |percent: usize| (sorted.len() * percent).div_ceil(100).max(1) - 1;
+        let at = |percent| sorted.get(rank(percent)).copied().map_or(0.0, us);
+        let sum: u128 = sorted.iter().map(|&ns| u128::from(ns)).sum();
         Self {
-            samples: samples_ns.len(),
-            mean_us: sum as f64 / samples_ns.len() as f64 / 1e3,
-            min_us: us(histogram.min()),
-            p50_us: at(0.5),
-            p90_us: at(0.9),
-            p95_us: at(0.95),
-            p99_us: (samples_ns.len() >= p99_samples).then(|| at(0.99)),
-            max_us: us(histogram.max()),
+            samples: sorted.len(),
+            mean_us: sum as f64 / sorted.len() as f64 / 1e3,
+            min_us: us(*first),
+            p50_us: at(50),
+            p90_us: at(90),
+            p95_us: at(95),
+            p99_us: (sorted.len() >= p99_samples).then(|| at(99)),
+            max_us: us(*last),
         }
     }
 
@@ -92,6 +92,21 @@ pub(crate) fn median(mut values: Vec<f64>) -> Option<f64> {
     let upper = *values.get(values.len() / 2)?;
     let lower = *values.get((values.len() - 1) / 2)?;
     Some(f64::midpoint(lower, upper))
+}
+
+/// As many values, drawn anew with replacement for a bootstrap. Neighbours in time are alike, so
+/// they are drawn in blocks; a block has the cube root of the number of values (Künsch 1989).
+pub(crate) fn drawn<T: Copy>(values: &[T], random: &mut Rng) -> Vec<T> {
+    let count = values.len();
+    let block = (count as f64).cbrt().round() as usize;
+    let mut places = Sampler::new(&Dist::Uniform { min_ns: 0, max_ns: count.max(1) as u64 - 1 });
+    let mut all: Vec<T> = Vec::with_capacity(count + block);
+    while all.len() < count {
+        let (before, behind) = values.split_at(places.draw(random) as usize);
+        all.extend(behind.iter().chain(before).take(block));
+    }
+    all.truncate(count);
+    all
 }
 
 /// A span in nanoseconds, at most what fits.
@@ -127,6 +142,10 @@ impl Processor {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
+    use xsched_sim::sample::generator;
+
     use super::*;
 
     #[test]
@@ -148,16 +167,26 @@ mod tests {
     fn quantiles_are_nearest_ranks() {
         let samples: Vec<u64> = (1..=1_000).rev().map(|n| n * 1_000).collect();
         let q = Quantiles::of(&samples);
-        let close = |value: f64, wanted: f64| (value / wanted - 1.0).abs() < 2e-4;
-        assert!(
-            close(q.p50_us, 500.0) && close(q.p90_us, 900.0) && close(q.p95_us, 950.0),
-            "{q:?}"
-        );
-        assert!(q.p99_us.is_some_and(|p99| close(p99, 990.0)), "{q:?}");
-        assert!(close(q.min_us, 1.0) && close(q.max_us, 1_000.0), "{q:?}");
+        assert_eq!([q.min_us, q.p50_us, q.p90_us], [1.0, 500.0, 900.0]);
+        assert_eq!((q.p95_us, q.p99_us, q.max_us), (950.0, Some(990.0), 1_000.0));
         assert_eq!((q.mean_us, q.samples), (500.5, 1_000));
         assert_eq!(Quantiles::of(&samples[..999]).p99_us, None);
         assert_eq!(Quantiles::of(&[]), Quantiles::default());
+    }
+
+    #[test]
+    fn values_are_drawn_anew_in_blocks_of_neighbours() {
+        let values: Vec<u64> = (0..1_000).collect();
+        let draw = |seed| drawn(&values, &mut generator(seed, 0));
+        let one = draw(1);
+        assert_eq!((one.len(), &one), (1_000, &draw(1)));
+        assert_ne!(one, draw(2));
+        let follows = |pair: &&[u64]| pair[1] == (pair[0] + 1) % 1_000;
+        assert!(one.windows(2).filter(follows).count() >= 900, "blocks have ten");
+        let distinct: BTreeSet<u64> = one.into_iter().collect();
+        assert!((400..900).contains(&distinct.len()), "with replacement: {}", distinct.len());
+        assert_eq!(drawn(&[7], &mut generator(1, 0)), [7]);
+        assert!(drawn::<u64>(&[], &mut generator(1, 0)).is_empty());
     }
 
     #[test]

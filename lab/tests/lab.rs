@@ -35,7 +35,7 @@ fn a_row_leaves_its_documents_and_is_not_run_again() {
     let output = lab(&["run", "7.2.1"], folder);
     let printed = text(&output.stdout);
     assert_eq!(text(&output.stderr), "", "{printed}");
-    assert_eq!(output.status.code(), Some(0), "{printed}");
+    assert!(matches!(output.status.code(), Some(0 | 1)), "{printed}");
 
     let row = document(folder, "rows/7.2.1.json");
     assert_eq!(
@@ -55,13 +55,19 @@ fn a_row_leaves_its_documents_and_is_not_run_again() {
     let mps = cell(&row, "eager, processes, mps");
     assert_eq!((&mps["status"], &mps["reason"]), (&"not_run".into(), &"needs a GPU".into()));
     let verdicts = row["verdicts"].as_array().expect("a list");
-    assert!(!verdicts.is_empty() && verdicts.iter().all(|verdict| verdict["met"].is_null()));
+    let is_judged = |verdict: &Value| verdict["interval"].is_array() || !verdict["open"].is_null();
+    assert!(!verdicts.is_empty() && verdicts.iter().all(is_judged), "{verdicts:?}");
+    assert!(xsched["counts"]["scheduled"].as_u64() > Some(0), "{xsched}");
+    assert!(xsched["counts"]["holds"].as_u64() > Some(0), "{xsched}");
+    for part in ["build", "machine"] {
+        assert!(row["identity"][part].as_str().is_some_and(|text| !text.is_empty()), "{part}");
+    }
     let figures = row["figures"].as_array().expect("a list");
     assert!(figures.iter().any(|figure| figure["quantity"] == "p50_over_alone"), "{figures:?}");
 
     assert_eq!(document(folder, "predictions/7.2.1.json")["id"], "7.2.1");
     let plan = document(folder, "test_results/7.2.1_fixed_priority.json");
-    assert_eq!((&plan["test_id"], &plan["pass"]), (&"7.2.1".into(), &Value::Null));
+    assert_eq!(plan["test_id"], "7.2.1");
     assert!(plan["results"]["background_throughput_xsched"].as_f64() > Some(0.0), "{plan}");
 
     let again = lab(&["all", "--only", "7.2.1", "--resume"], folder);
@@ -74,7 +80,7 @@ fn cells_that_were_left_out_are_measured_later() {
     let folder = tempfile::tempdir().expect("a folder for the test");
     let folder = folder.path();
     let some = lab(&["run", "7.2.1", "--cells", "graph"], folder);
-    assert_eq!(some.status.code(), Some(0), "{}", text(&some.stderr));
+    assert!(matches!(some.status.code(), Some(0 | 1)), "{}", text(&some.stderr));
     let [eager, graph] = ["eager", "graph"].map(|mode| format!("{mode}, processes, xsched"));
     let row = document(folder, "rows/7.2.1.json");
     assert_eq!(cell(&row, &graph)["status"], "measured", "{row}");
@@ -83,7 +89,7 @@ fn cells_that_were_left_out_are_measured_later() {
     assert!(left["status"] == "not_run" && why.contains("--cells graph"), "{left}");
 
     let rest = lab(&["all", "--only", "7.2.1", "--resume"], folder);
-    assert_eq!(rest.status.code(), Some(0), "{}", text(&rest.stderr));
+    assert!(matches!(rest.status.code(), Some(0 | 1)), "{}", text(&rest.stderr));
     let all = document(folder, "rows/7.2.1.json");
     assert_eq!(cell(&all, &eager)["status"], "measured", "{all}");
     assert_eq!(cell(&all, &graph), cell(&row, &graph));

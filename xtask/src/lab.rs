@@ -2,16 +2,24 @@
 //! machinery works, not how fast anything is.
 
 use std::fs;
+use std::os::unix::fs::symlink;
 use std::path::Path;
+use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
-use crate::command::{self, cargo};
-use crate::target_dir;
+use crate::command::{cargo, run as run_command};
+use crate::python::interpreter;
+use crate::test::rest;
+use crate::{root, target_dir};
 
-/// Rows whose programs need a GPU in all their cells.
-const NEED_GPU: [&str; 3] = ["7.1.1", "4.2.1", "4.2.2"];
+/// The row whose programs need a GPU in all their cells.
+const NEEDS_GPU: &str = "7.1.1";
+/// Exit codes of `xsched-lab`: all is fine, or a goal is missed, as on a shared processor.
+const FINE: [Option<i32>; 2] = [Some(0), Some(1)];
+/// Requests of each of the plan's tasks on the emulated driver.
+const REQUESTS: u32 = 4;
 /// Files of a report.
 const REPORTS: [&str; 3] = ["REPORT.md", "report.html", "figures.html"];
 
@@ -31,20 +39,78 @@ pub fn run() -> Result<()> {
     fs::write(&list, &listed.stdout)?;
     let mut all =
         cargo("run --profile demo --package xsched-lab -- all --hal host --quick --report");
-    command::run(all.arg(&folder))?;
+    let ended = all.arg(&folder).status()?;
+    ensure!(FINE.contains(&ended.code()), "`xsched-lab all` ended with {ended}");
     let rows = read(&list)?;
     let rows = rows.as_array().context("the list of rows is no list")?;
     ensure!(!rows.is_empty(), "the list of rows is empty");
+    let mut verdicts = Verdicts::default();
     for row in rows {
         let id = row.get("id").and_then(Value::as_str).context("a row without an id")?;
-        check(&folder, id).with_context(|| format!("row {id}"))?;
+        verdicts.add(&check(&folder, id).with_context(|| format!("row {id}"))?);
     }
+    let Verdicts { met, missed, open } = verdicts;
+    println!("{met} goals met, {missed} missed, {open} open");
+    ensure!(met + missed > 0, "no goal has a verdict");
     for name in REPORTS {
         let size = fs::metadata(folder.join(name)).map(|found| found.len());
         ensure!(size.as_ref().is_ok_and(|&size| size > 0), "there is no {name} in the report");
     }
     println!("{} rows, each with its record; the report is in {}", rows.len(), folder.display());
+    emulated(&folder)
+}
+
+/// Runs two rows and the plan's BERT scripts on the emulated driver, with stand-ins for PyTorch,
+/// and looks at what was scheduled.
+fn emulated(folder: &Path) -> Result<()> {
+    run_command(rest("test").arg("--no-run"))?;
+    let built = target_dir().join("debug");
+    let [driver, report] = ["driver", "emulated"].map(|name| folder.join(name));
+    fs::create_dir_all(&driver)?;
+    let library = built.join("libxsched_cuda_emulated.so");
+    symlink(&library, driver.join("libcuda.so.1")).context("the emulated driver's name")?;
+    let python = interpreter()?;
+    let start = |mut command: Command| {
+        command.env("XSCHED_LAB_STAND_INS", "1").env("LD_LIBRARY_PATH", &driver);
+        command.env("XSCHED_CUDA_LIB", &library).env("XSCHED_CUDA_DRIVER", &library);
+        command.env("XSCHED_LIB_DIR", &built).env("XSCHED", built.join("xsched"));
+        // No daemon of the user's is meant.
+        command.env("XSCHED_SOCKET", folder.join("none")).env("PYTHON", &python);
+        let ended = command.status()?;
+        ensure!(FINE.contains(&ended.code()), "{command:?} ended with {ended}");
+        anyhow::Ok(())
+    };
+    let mut rows = Command::new(built.join("xsched-lab"));
+    rows.args(["run", "7.2.1", "7.4.2", "--hal", "cuda", "--quick", "--python"]).arg(&python);
+    rows.arg("--report").arg(&report);
+    start(rows)?;
+    let row = |id: &str| read(&report.join("rows").join(format!("{id}.json")));
+    let counts = |row: &Value| counts(row, "xsched").context("no cell with counts");
+    let (priority, cost) = (counts(&row("7.2.1")?)?, counts(&row("7.4.2")?)?);
+    ensure!(priority("holds") > 0, "nothing was held in row 7.2.1");
+    let (scheduled, alone) = (cost("scheduled"), cost("alone") + cost("past"));
+    ensure!(scheduled > 0 && alone == 0, "{alone} launches of row 7.4.2 were not scheduled");
+    let plan = folder.join("plan");
+    let mut scripts = Command::new(root().join("lab/programs/run_xsched_test.sh"));
+    scripts.arg(&plan).args(["--requests", &REQUESTS.to_string()]).env("MODES", "eager");
+    start(scripts)?;
+    let record = read(&plan.join("5.4_xsched_integration_eager.json"))?;
+    let tasks = record.pointer("/results/xsched/tasks").and_then(Value::as_object);
+    let has_all = |task: &Value| task.get("requests") == Some(&REQUESTS.into());
+    let tasks = tasks.context("the script's record has no tasks")?;
+    ensure!(tasks.len() == 6 && tasks.values().all(has_all), "requests are missing: {tasks:?}");
+    println!(
+        "on the emulated driver {scheduled} launches were scheduled, and the plan's scripts ran"
+    );
     Ok(())
+}
+
+/// The counts of a row's first cell in a way.
+fn counts(row: &Value, way: &str) -> Option<impl Fn(&str) -> u64 + use<>> {
+    let cells = row.get("cells")?.as_array()?;
+    let cell = cells.iter().find(|cell| cell.get("way").is_some_and(|name| name == way))?;
+    let counts = cell.get("counts")?.clone();
+    Some(move |name: &str| counts.get(name).and_then(Value::as_u64).unwrap_or(0))
 }
 
 fn read(place: &Path) -> Result<Value> {
@@ -53,8 +119,28 @@ fn read(place: &Path) -> Result<Value> {
     serde_json::from_str(&text).with_context(|| format!("{} is not JSON", place.display()))
 }
 
-/// Checks that a row was measured or says that it needs a GPU, and has its documents.
-fn check(folder: &Path, id: &str) -> Result<()> {
+/// What goals came to.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Verdicts {
+    met: usize,
+    missed: usize,
+    open: usize,
+}
+
+impl Verdicts {
+    fn add(&mut self, row: &Value) {
+        for verdict in row.get("verdicts").and_then(Value::as_array).into_iter().flatten() {
+            match verdict.get("met").and_then(Value::as_bool) {
+                Some(true) => self.met += 1,
+                Some(false) => self.missed += 1,
+                None => self.open += 1,
+            }
+        }
+    }
+}
+
+/// Checks that a row was measured or says that it needs a GPU, and has its documents. Answers it.
+fn check(folder: &Path, id: &str) -> Result<Value> {
     let row = read(&folder.join("rows").join(format!("{id}.json")))?;
     verify(id, &row)?;
     let results = fs::read_dir(folder.join("test_results"))?.filter_map(Result::ok);
@@ -67,7 +153,7 @@ fn check(folder: &Path, id: &str) -> Result<()> {
         let is_same = prediction.get("id").and_then(Value::as_str) == Some(id);
         ensure!(is_same, "the prediction is of another row");
     }
-    Ok(())
+    Ok(row)
 }
 
 /// Checks a row's document.
@@ -77,7 +163,7 @@ fn verify(id: &str, row: &Value) -> Result<()> {
     };
     let needs_gpu =
         |value: &Value| text(value, "status") == "not_run" && text(value, "reason").contains("GPU");
-    if NEED_GPU.contains(&id) {
+    if id == NEEDS_GPU {
         ensure!(needs_gpu(row), "it does not say that it needs a GPU: {}", text(row, "status"));
         return Ok(());
     }
@@ -96,6 +182,12 @@ fn verify(id: &str, row: &Value) -> Result<()> {
     }
     let figures = row.get("figures").and_then(Value::as_array).map_or(0, Vec::len);
     ensure!(figures > 0, "there are no figures");
+    let is_judged = |verdict: &Value| verdict.get("met").is_some_and(Value::is_boolean);
+    for verdict in row.get("verdicts").and_then(Value::as_array).into_iter().flatten() {
+        let has_interval = verdict.get("interval").is_some_and(Value::is_array);
+        let goal = text(verdict, "goal");
+        ensure!(has_interval || !is_judged(verdict), "a verdict has no interval: {goal}");
+    }
     Ok(())
 }
 
@@ -114,6 +206,10 @@ mod tests {
                 { "name": "c", "way": "mps", "status": "not_run", "reason": "needs a GPU" },
             ],
             "figures": [{ "value": 1.0 }],
+            "verdicts": [
+                { "goal": "a", "met": true, "interval": [1.0, 1.1] },
+                { "goal": "b", "met": null, "open": "it was measured once" },
+            ],
         })
     }
 
@@ -136,6 +232,10 @@ mod tests {
         assert!(broken("/cells/2/reason", json!("no time")).contains("cell c is not_run"));
         assert!(broken("/cells/1/way", json!("mps")).contains("in the way xsched"));
         assert!(broken("/figures", json!([])).contains("no figures"));
+        assert!(broken("/verdicts/0/interval", json!(null)).contains("no interval: a"));
+        let mut verdicts = Verdicts::default();
+        verdicts.add(&row());
+        assert_eq!(verdicts, Verdicts { met: 1, missed: 0, open: 1 });
         assert!(verify("7.1.1", &row()).is_err(), "it cannot have been measured here");
     }
 }

@@ -15,7 +15,7 @@ use crate::device::LabError;
 use crate::device::mode::Mode;
 use crate::judge::{self, Judged};
 use crate::predict::measured::Measured;
-use crate::rows::document::{Cell, Figure, Prediction, Row, Status};
+use crate::rows::document::{Cell, Figure, Prediction, Row, Status, VERSION, Verdict};
 use crate::rows::table;
 use crate::{draw, predict};
 
@@ -92,7 +92,11 @@ fn kind(path: &Path) -> Result<&'static str, String> {
             .and_then(|said| lab_figures(&said.figures, None))
             .map(|()| "lab")
     } else if has("cells") {
-        typed::<Row>(&value).and_then(lab_row).map(|()| "lab")
+        match value.get("version") {
+            Some(version) if *version == VERSION => typed::<Row>(&value).and_then(lab_row),
+            _ => typed::<EarlierRow>(&value).and_then(EarlierRow::check),
+        }
+        .map(|()| "lab")
     } else if has("command_us") {
         typed::<Early>(&value).and_then(Early::check).map(|()| "early")
     } else {
@@ -157,6 +161,23 @@ fn lab_row(row: Row) -> Result<(), String> {
     ensure((row.status == Status::Measured) != measured.is_empty(), "its status")?;
     ensure(measured.iter().all(|cell| !cell.roles.is_empty()), "a cell without roles")?;
     lab_figures(&row.figures, Some(&measured))
+}
+
+/// What is looked at in a row without request times, as version 1 of the documents has it.
+#[derive(Deserialize)]
+struct EarlierRow {
+    id: String,
+    figures: Vec<Figure>,
+    verdicts: Vec<Verdict>,
+}
+
+impl EarlierRow {
+    fn check(self) -> Result<(), String> {
+        ensure(table::ids().contains(&self.id.as_str()), "a row that is not in the table")?;
+        let has_value = |verdict: &Verdict| verdict.met.is_none() || !verdict.measured.is_empty();
+        ensure(self.verdicts.iter().all(has_value), "a verdict on no value")?;
+        lab_figures(&self.figures, None)
+    }
 }
 
 fn lab_figures(figures: &[Figure], cells: Option<&[&Cell]>) -> Result<(), String> {

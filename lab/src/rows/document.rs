@@ -4,12 +4,14 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use super::counts::Counts;
+use super::identity::Identity;
 use super::plan::Hal;
-use super::quantities::{CORES, NATIVE_CORES, OF_TURNS};
-use crate::stats::{Quantiles, median};
+use crate::stats::{Quantiles, drawn};
+use xsched_sim::sample::Rng;
 
-/// The version of both documents.
-pub(crate) const VERSION: u32 = 1;
+/// The version of both documents. Those of another version are not read.
+pub(crate) const VERSION: u32 = 2;
 
 /// What a figure is of. Equal keys in a prediction and in a measurement are compared.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -75,58 +77,83 @@ pub(crate) enum Status {
     Failed(String),
 }
 
-/// Latencies and progress of a role in one phase.
+/// Latencies and progress of a role in one phase. What is read is computed from its samples anew.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(from = "Samples")]
 pub(crate) struct Progress {
     /// Latencies of requests, from the arrival to the end.
     pub(crate) latency: Quantiles,
     /// Requests that ended each second of the phase.
     pub(crate) rate_per_s: f64,
-    /// The distribution: at most 200 latencies in µs, at equal distances of rank, smallest first.
-    pub(crate) cdf_us: Vec<f64>,
+    /// What both come from.
+    #[serde(flatten)]
+    pub(crate) samples: Samples,
+}
+
+/// What was measured of a role in one phase, in the order of time.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct Samples {
+    /// The latency of each request.
+    pub(crate) times_us: Vec<u64>,
+    /// Requests that ended each second, in equal parts of the phase.
+    pub(crate) rates_per_s: Vec<f64>,
     /// The parts of this role in consecutive windows, in percent, where shares are measured.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) windows_percent: Vec<f64>,
-    /// Further quantities with their unit last, as `first_token_p99_ms` or `processor_cores`.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    /// A language model's times to the first token of a request, and between two others.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) first_token_us: Vec<u64>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) per_token_us: Vec<u64>,
+    /// Times of the same work without XSched and with it, in one unit, turn by turn.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) turns: Vec<(f64, f64)>,
+    /// Processors in use by all programs of the cell, in each part of the phase, on the first role.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) cores: Vec<f64>,
+    /// The same of the reference, where both were measured in turns.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) native_cores: Vec<f64>,
+    /// Further quantities with their unit last, as `tokens_per_s`.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) more: BTreeMap<String, f64>,
     /// The SHA-256 of what was computed, shortened, where results are compared.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) digest: Option<String>,
 }
 
-impl Progress {
-    /// Keeps how this is over what the same role did alone in the reference, in turns with this.
-    pub(crate) fn set_beside(&mut self, native: &Self, turns: &Turns) {
-        self.more.extend(turns.more());
-        let cores = native.more.get(CORES).map(|cores| (NATIVE_CORES.to_owned(), *cores));
-        self.more.extend(cores);
+impl From<Samples> for Progress {
+    fn from(samples: Samples) -> Self {
+        let ns: Vec<u64> = samples.times_us.iter().map(|us| us.saturating_mul(1_000)).collect();
+        let parts = samples.rates_per_s.len().max(1) as f64;
+        let rate_per_s = samples.rates_per_s.iter().sum::<f64>() / parts;
+        Self { latency: Quantiles::of(&ns), rate_per_s, samples }
     }
 }
 
-/// Times of the same work without XSched and with it, by turns.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Turns(Vec<(f64, f64)>);
-
-impl Turns {
-    /// A turn took so long without XSched and with it, in one unit. Times of 0 are no turn.
-    pub(crate) fn push(&mut self, native: f64, here: f64) {
-        if native > 0.0 && here > 0.0 {
-            self.0.push((native, here));
+impl Samples {
+    /// As much, drawn anew from the same for a bootstrap.
+    pub(crate) fn drawn(&self, random: &mut Rng) -> Self {
+        Self {
+            times_us: drawn(&self.times_us, random),
+            rates_per_s: drawn(&self.rates_per_s, random),
+            windows_percent: drawn(&self.windows_percent, random),
+            first_token_us: drawn(&self.first_token_us, random),
+            per_token_us: drawn(&self.per_token_us, random),
+            turns: drawn(&self.turns, random),
+            cores: drawn(&self.cores, random),
+            native_cores: drawn(&self.native_cores, random),
+            more: self.more.clone(),
+            digest: self.digest.clone(),
         }
     }
 
-    /// The median of the ratios with the smallest and the largest one, and the longest time without
-    /// XSched over the shortest: so much varies by itself. Nothing without a turn.
-    pub(crate) fn more(&self) -> Vec<(String, f64)> {
-        let ratios = || self.0.iter().map(|(native, here)| here / native);
-        let native = || self.0.iter().map(|(native, _)| *native);
-        let Some(median) = median(ratios().collect()) else { return Vec::new() };
-        let least = |all: &mut dyn Iterator<Item = f64>| all.fold(f64::INFINITY, f64::min);
-        let most = |all: &mut dyn Iterator<Item = f64>| all.fold(0.0, f64::max);
-        let spread = most(&mut native()) / least(&mut native());
-        let all = [median, least(&mut ratios()), most(&mut ratios()), spread];
-        OF_TURNS.iter().map(|name| (*name).to_owned()).zip(all).collect()
+    /// A turn took so long without XSched and with it, in one unit. Times of 0 are no turn.
+    pub(crate) fn push_turn(&mut self, native: f64, here: f64) {
+        if native > 0.0 && here > 0.0 {
+            self.turns.push((native, here));
+        }
     }
 }
 
@@ -155,6 +182,9 @@ pub(crate) struct Cell {
     /// How it ended.
     #[serde(flatten)]
     pub(crate) status: Status,
+    /// What became of its launches, once its programs have ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) counts: Option<Counts>,
     /// Its roles, the urgent one first.
     pub(crate) roles: Vec<Role>,
     /// How long it took, in seconds.
@@ -166,18 +196,35 @@ pub(crate) struct Cell {
 pub(crate) struct Verdict {
     /// What is asked for, as `P99 of high ≤ 1.30 × alone`.
     pub(crate) goal: String,
-    /// Whose goal it is: `paper`, `plan` or `issue`.
+    /// Whose goal it is: `plan` or `ours`.
     pub(crate) whose: String,
     /// The value that was measured, for people; empty without one.
     pub(crate) measured: String,
+    /// The 95 % interval of the value, by a bootstrap of what was measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) interval: Option<(f64, f64)>,
     /// Whether it is met; `None` where that is open.
     pub(crate) met: Option<bool>,
     /// Why it is open.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) open: Option<String>,
-    /// What bounds it, where it is missed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) bound: Option<String>,
+}
+
+impl Verdict {
+    /// The value with its interval, for people.
+    pub(crate) fn value(&self) -> String {
+        let of = |(least, most)| format!(" ({} to {})", shown(least), shown(most));
+        format!("{}{}", self.measured, self.interval.map(of).unwrap_or_default())
+    }
+}
+
+/// A value with as many digits as count.
+pub(crate) fn shown(value: f64) -> String {
+    match value.abs() {
+        v if v >= 1_000.0 => format!("{value:.0}"),
+        v if v >= 10.0 => format!("{value:.1}"),
+        _ => format!("{value:.3}"),
+    }
 }
 
 /// What was measured of a row.
@@ -195,6 +242,8 @@ pub(crate) struct Row {
     pub(crate) hal: String,
     /// The device's name.
     pub(crate) hardware: String,
+    /// The build and the machine.
+    pub(crate) identity: Identity,
     /// Versions by name: the driver, PyTorch, this program …
     pub(crate) software: BTreeMap<String, String>,
     /// With few samples, as `--quick` has it.
@@ -239,19 +288,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn turns_come_to_the_median_ratio_its_range_and_what_varies_by_itself() {
-        let mut turns = Turns::default();
-        assert_eq!(turns.more(), []);
-        for (native, here) in [(10.0, 11.0), (20.0, 21.0), (10.0, 13.0), (0.0, 5.0), (10.0, 10.0)] {
-            turns.push(native, here);
-        }
-        let all = turns.more();
-        let names: Vec<&str> = all.iter().map(|(name, _)| name.as_str()).collect();
-        assert_eq!(names, OF_TURNS);
-        let wanted = [1.075, 1.0, 1.3, 2.0];
-        assert!(
-            all.iter().zip(wanted).all(|((_, is), wanted)| (is - wanted).abs() < 1e-9),
-            "{all:?}"
-        );
+    fn what_is_read_is_computed_from_its_samples() {
+        let samples = Samples {
+            times_us: vec![2_000, 4_000, 9_000],
+            rates_per_s: vec![100.0, 300.0],
+            turns: vec![(1.0, 1.5)],
+            ..Samples::default()
+        };
+        let progress = Progress::from(samples);
+        assert_eq!((progress.rate_per_s, progress.latency.mean_us), (200.0, 5_000.0));
+        let mut text = serde_json::to_value(&progress).unwrap();
+        text["latency"]["mean_us"] = 1.0.into();
+        text["rate_per_s"] = 1.0.into();
+        assert_eq!(serde_json::from_value::<Progress>(text).unwrap(), progress);
     }
 }

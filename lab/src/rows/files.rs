@@ -86,12 +86,9 @@ fn slug(name: &str) -> String {
     parts.join("-")
 }
 
-/// Whether what was measured of a row still counts: by this version, on this device, and with as
-/// many samples.
+/// Whether what was measured of a row still counts: on this device, and with as many samples.
 pub(crate) fn counts(row: &Row, hal: &str, quick: bool) -> bool {
-    let version = row.software.get("xsched").map(String::as_str);
-    let same = row.hal == hal && (!row.quick || quick);
-    same && version == Some(env!("CARGO_PKG_VERSION"))
+    row.hal == hal && (!row.quick || quick)
 }
 
 /// Whether a row need not be measured again.
@@ -137,6 +134,7 @@ fn in_the_plans_form(row: &Row, of: &Definition) -> Record {
         results.insert(result.key.to_owned(), json!(value));
     }
     results.insert("figures".to_owned(), json!(row.figures));
+    results.insert("build".to_owned(), json!(row.identity.build));
     let version = |name: &str| row.software.get(name).cloned();
     let goals: Vec<&str> = row.verdicts.iter().map(|verdict| verdict.goal.as_str()).collect();
     Record {
@@ -167,6 +165,7 @@ fn in_the_plans_form(row: &Row, of: &Definition) -> Record {
 mod tests {
     use serde_json::Value;
 
+    use super::super::identity::Identity;
     use super::super::plan::Hal;
     use super::super::table::{self, Setting};
     use super::*;
@@ -179,6 +178,7 @@ mod tests {
             date: "2026-01-02T03:04:05Z".to_owned(),
             hal: "cuda".to_owned(),
             hardware: "a card".to_owned(),
+            identity: Identity::default(),
             software: [("xsched", env!("CARGO_PKG_VERSION")), ("driver", "5.0")]
                 .map(|(name, version)| (name.to_owned(), version.to_owned()))
                 .into(),
@@ -221,9 +221,6 @@ mod tests {
         assert!(!done(&row(Status::Failed("it hung".to_owned()))));
         assert!(!is_done(&row(Status::Measured), "cuda", false), "few samples are not enough");
         assert!(!is_done(&row(Status::Measured), "hip", true));
-        let mut old = row(Status::Measured);
-        old.software.insert("xsched".to_owned(), "0".to_owned());
-        assert!(!done(&old));
     }
 
     #[test]

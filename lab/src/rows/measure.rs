@@ -3,12 +3,14 @@
 
 use std::collections::BTreeMap;
 
-use super::document::Progress;
+use super::document::{Progress, Samples};
 use super::protocol::{Answer, RoleAnswer};
-use crate::stats::{P99_SAMPLES, Quantiles};
 
-/// Points of a distribution.
-const POINTS: usize = 200;
+/// Requests of a role whose times are kept at most: a role that decides is to have a few more than
+/// a P99 needs, and those that are always busy have ten times as many.
+const TIMES_MAX: usize = 1_100;
+/// Equal parts of a phase whose rates are kept.
+const PARTS: u64 = 20;
 /// Timeslices of a window in which parts are measured.
 pub(crate) const WINDOW_TIMESLICES: u64 = 20;
 /// The timeslice of policies with shares.
@@ -21,7 +23,7 @@ pub(crate) struct Phase {
     pub(crate) window_ns: (u64, u64),
     /// What each role did, in order of the ends.
     pub(crate) roles: BTreeMap<String, RoleAnswer>,
-    /// Processors in use by each program, in their order.
+    /// Processors in use by all programs, in each part of what was measured in several.
     pub(crate) cores: Vec<f64>,
 }
 
@@ -55,7 +57,7 @@ impl Phase {
             let wall = answer.end_ns.saturating_sub(answer.begin_ns).max(1);
             answer.cpu_ns as f64 / wall as f64
         });
-        Ok(Self { window_ns: (start, end), roles, cores: cores.collect() })
+        Ok(Self { window_ns: (start, end), roles, cores: vec![cores.sum()] })
     }
 
     /// Another phase of the same programs follows. Of both, what counts stays.
@@ -70,10 +72,7 @@ impl Phase {
             }
         }
         self.window_ns.1 += from.1 - from.0;
-        for (cores, more) in self.cores.iter_mut().zip(&other.cores) {
-            let (before, new) = ((count.1 - count.0) as f64, (from.1 - from.0) as f64);
-            *cores = (*cores * before + more * new) / (before + new).max(1.0);
-        }
+        self.cores.extend(other.cores);
     }
 
     /// How long what counts took.
@@ -91,18 +90,18 @@ impl Phase {
         let (start, end) = self.window_ns;
         let did = self.roles.get(role)?;
         let counts = |&(begin, _): &(u64, u64)| (start..end).contains(&begin);
-        let requests: Vec<(u64, u64)> = pairs(did).filter(counts).collect();
-        let mut taken: Vec<u64> = requests.iter().map(|(begin, end)| end - begin).collect();
-        taken.sort_unstable();
-        let seconds = (end - start) as f64 / 1e9;
-        Some(Progress {
-            latency: Quantiles::of(&taken),
-            rate_per_s: (done(did, end) - done(did, start)) / seconds,
-            cdf_us: distribution(&taken),
-            windows_percent: Vec::new(),
-            more: more(did, &taken, self.window_ns),
+        let us = |ns: u64| (ns + 500) / 1_000;
+        let all = pairs(did).filter(counts).map(|(begin, end)| us(end - begin));
+        let times_us = spread(&all.collect::<Vec<u64>>(), TIMES_MAX);
+        let at = |part: u64| start + (end - start) / PARTS * part;
+        let ended = |part| done(did, at(part + 1)) - done(did, at(part));
+        let part_s = (end - start) as f64 / PARTS as f64 / 1e9;
+        Some(Progress::from(Samples {
+            times_us,
+            rates_per_s: (0..PARTS).map(|part| ended(part) / part_s).collect(),
             digest: did.digest.clone(),
-        })
+            ..tokens(did, self.window_ns)
+        }))
     }
 
     /// The parts of each role in consecutive windows, in percent; a role's work is its requests
@@ -199,56 +198,30 @@ fn done(role: &RoleAnswer, at: u64) -> f64 {
     whole as f64 + (at - from) as f64 / (next - from) as f64
 }
 
-/// At most [`POINTS`] of sorted times, at equal distances of rank, in microseconds.
-fn distribution(sorted: &[u64]) -> Vec<f64> {
-    let us = |ns: u64| ns as f64 / 1e3;
-    if sorted.len() <= POINTS {
-        return sorted.iter().copied().map(us).collect();
-    }
-    let last = sorted.len() - 1;
-    let at = |point: usize| sorted.get(point * last / (POINTS - 1)).copied().map(us);
-    (0..POINTS).filter_map(at).collect()
+/// At most so many, at equal distances.
+fn spread(all: &[u64], most: usize) -> Vec<u64> {
+    let count = all.len().min(most);
+    (0..count).filter_map(|n| all.get(n * all.len() / count)).copied().collect()
 }
 
-/// The deviation, and what a language model's requests have beside their length.
-fn more(role: &RoleAnswer, taken: &[u64], window_ns: (u64, u64)) -> BTreeMap<String, f64> {
-    let mean = taken.iter().map(|&ns| ns as f64).sum::<f64>() / taken.len().max(1) as f64;
-    let squares: f64 = taken.iter().map(|&ns| (ns as f64 - mean).powi(2)).sum();
-    let deviation_ms = (squares / (taken.len().max(2) - 1) as f64).sqrt() / 1e6;
-    let mut more = BTreeMap::from([("deviation_ms".to_owned(), deviation_ms)]);
-    let requests = role.end_ns.len();
-    let per_request = role.tokens.map(|tokens| tokens as f64 / requests.max(1) as f64);
-    if let Some(per_request) = per_request {
-        let (start, end) = window_ns;
-        let seconds = (end - start) as f64 / 1e9;
-        let rate = (done(role, end) - done(role, start)) / seconds * per_request;
-        more.insert("tokens_per_s".to_owned(), rate);
+/// What a language model's requests have beside their length.
+fn tokens(role: &RoleAnswer, (start, end): (u64, u64)) -> Samples {
+    let mut samples = Samples::default();
+    let requests = role.end_ns.len().max(1) as f64;
+    let Some(per_request) = role.tokens.map(|tokens| tokens as f64 / requests) else {
+        return samples;
+    };
+    let seconds = (end - start) as f64 / 1e9;
+    let rate = (done(role, end) - done(role, start)) / seconds * per_request;
+    samples.more.insert("tokens_per_s".to_owned(), rate);
+    for ((begin, end_ns), &first) in pairs(role).zip(&role.first_token_ns) {
+        if (start..end).contains(&begin) {
+            samples.first_token_us.push(first.saturating_sub(begin) / 1_000);
+            let others = (per_request - 1.0).max(1.0);
+            samples.per_token_us.push((end_ns.saturating_sub(first) as f64 / others / 1e3) as u64);
+        }
     }
-    let inside = |&(begin, _, _): &(u64, u64, u64)| (window_ns.0..window_ns.1).contains(&begin);
-    let firsts = role.first_token_ns.iter().copied();
-    let each = pairs(role).zip(firsts).map(|((begin, end), first)| (begin, first, end));
-    let each: Vec<(u64, u64, u64)> = each.filter(inside).collect();
-    if each.is_empty() {
-        return more;
-    }
-    let first = each.iter().map(|&(begin, first, _)| first.saturating_sub(begin)).collect();
-    put(&mut more, "first_token", first);
-    if let Some(others) = per_request.map(|tokens| tokens - 1.0).filter(|&others| others >= 1.0) {
-        let per_token =
-            |&(_, first, end): &(u64, u64, u64)| (end.saturating_sub(first) as f64 / others) as u64;
-        put(&mut more, "per_token", each.iter().map(per_token).collect());
-    }
-    more
-}
-
-/// P50, and P99 if there are enough.
-fn put(more: &mut BTreeMap<String, f64>, what: &str, mut taken: Vec<u64>) {
-    taken.sort_unstable();
-    let quantiles = Quantiles::of(&taken);
-    more.insert(format!("{what}_p50_ms"), quantiles.p50_us / 1e3);
-    if taken.len() >= P99_SAMPLES {
-        more.extend(quantiles.p99_us.map(|p99| (format!("{what}_p99_ms"), p99 / 1e3)));
-    }
+    samples
 }
 
 #[cfg(test)]
@@ -269,6 +242,7 @@ mod tests {
             begin_ns: begin_ms * MS,
             end_ns: (begin_ms + 1_000) * MS,
             cpu_ns: 250 * MS,
+            counts: None,
             roles: [(name.to_owned(), role)].into(),
         }
     }
@@ -279,7 +253,7 @@ mod tests {
         let answers = [answer(0, "a", role(every(10))), answer(200, "b", role(every(20)))];
         let phase = Phase::join(&answers, 1.0, 0.1).unwrap();
         assert_eq!(phase.window_ns, (300 * MS, 1_000 * MS));
-        assert_eq!(phase.cores, [0.25, 0.25]);
+        assert_eq!(phase.cores, [0.5]);
         let a = phase.progress("a").unwrap();
         assert!(a.latency.samples == 70 && (a.latency.max_us - 10_000.0).abs() < 1.0);
         assert!((a.rate_per_s - 100.0).abs() < 1e-9, "{}", a.rate_per_s);
@@ -297,7 +271,8 @@ mod tests {
         assert!((phase.progress("a").unwrap().rate_per_s - 100.0).abs() < 1e-9);
         assert_eq!(phase.progress("b"), None);
         let b = phase.work("b").unwrap();
-        assert!(b.rate_per_s == 0.0 && b.latency.samples == 0 && b.cdf_us.is_empty());
+        assert!(b.rate_per_s == 0.0 && b.samples.times_us.is_empty());
+        assert_eq!(b.samples.rates_per_s, [0.0; PARTS as usize]);
     }
 
     #[test]
@@ -310,7 +285,7 @@ mod tests {
         let progress = phase.progress("a").unwrap();
         assert_eq!(progress.latency.samples, 80 + 40);
         assert!((progress.rate_per_s - 120.0 / 1.6).abs() < 1.5, "{}", progress.rate_per_s);
-        assert!((phase.seconds() - 1.6).abs() < 1e-9 && phase.cores == [0.25]);
+        assert!((phase.seconds() - 1.6).abs() < 1e-9 && phase.cores == [0.25; 2]);
     }
 
     #[test]
@@ -359,11 +334,12 @@ mod tests {
     }
 
     #[test]
-    fn distributions_have_both_ends() {
-        let many: Vec<u64> = (1..=5_000).map(|n| n * 1_000).collect();
-        let points = distribution(&many);
-        assert_eq!((points.len(), points[0], points[POINTS - 1]), (POINTS, 1.0, 5_000.0));
-        assert_eq!(distribution(&[1_000]), [1.0]);
+    fn of_many_requests_some_are_kept_from_the_whole_phase() {
+        let many: Vec<u64> = (0..5_000).collect();
+        let kept = spread(&many, TIMES_MAX);
+        assert_eq!((kept.len(), kept[0], kept[TIMES_MAX - 1]), (TIMES_MAX, 0, 4_995));
+        assert_eq!(spread(&many[..3], TIMES_MAX), [0, 1, 2]);
+        assert!(spread(&[], TIMES_MAX).is_empty());
     }
 
     #[test]
@@ -374,11 +350,9 @@ mod tests {
             ..role((0..100).map(|n| (n * 10, (n + 1) * 10)))
         };
         let phase = Phase::join(&[answer(0, "a", talk)], 1.0, 0.0).unwrap();
-        let more = phase.progress("a").unwrap().more;
-        assert!((more["tokens_per_s"] - 400.0).abs() < 1e-6, "{more:?}");
-        assert!((more["first_token_p50_ms"] - 4.0).abs() < 1e-3);
-        assert!(
-            (more["per_token_p50_ms"] - 2.0).abs() < 1e-3 && !more.contains_key("per_token_p99_ms")
-        );
+        let samples = phase.progress("a").unwrap().samples;
+        assert!((samples.more["tokens_per_s"] - 400.0).abs() < 1e-6, "{samples:?}");
+        assert_eq!(samples.first_token_us, [4_000; 100]);
+        assert_eq!(samples.per_token_us, [2_000; 100]);
     }
 }

@@ -1,7 +1,9 @@
 //! The plan's experiments with real programs: `xsched-lab`.
 
+mod counts;
 pub(crate) mod document;
 pub(crate) mod files;
+pub(crate) mod identity;
 pub(crate) mod judge;
 mod measure;
 mod node;

@@ -10,6 +10,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use serde_json::Value;
+
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 
 use super::plan::{CellPlan, Hal, Program};
@@ -106,6 +108,24 @@ impl Node {
     /// Processor time that the scheduler of the node has used, in nanoseconds.
     pub(crate) fn daemon_cpu_ns(&self) -> u64 {
         self.daemon.as_ref().map_or(0, |daemon| cpu_ns(daemon.id()))
+    }
+
+    /// What the scheduler of the node says, if there is one.
+    pub(crate) fn status(&self) -> Option<Value> {
+        self.daemon.as_ref()?;
+        let mut ask = Command::new(program_files::program("xsched").ok()?);
+        let said = ask.args(["ps", "--json"]).env("XSCHED_SOCKET", self.socket()).output().ok()?;
+        serde_json::from_slice(&said.stdout).ok()
+    }
+
+    /// The documents in its folder whose names begin so.
+    pub(crate) fn files(&self, prefix: &str) -> Vec<Value> {
+        let begins = |place: &PathBuf| {
+            place.file_name().is_some_and(|name| name.to_string_lossy().starts_with(prefix))
+        };
+        let entries = fs::read_dir(self.folder.path()).into_iter().flatten().flatten();
+        let places = entries.map(|entry| entry.path()).filter(begins);
+        places.filter_map(|place| serde_json::from_slice(&fs::read(place).ok()?).ok()).collect()
     }
 
     fn control_mps(&self) -> Command {

@@ -17,8 +17,6 @@
 //! | `rate_over_native` | `all` | requests of all each second over those in the reference |
 //! | `max_ms` | role | the longest beside the others |
 //! | `over_native` | role | P50 of what it does alone over that in the reference, turn by turn |
-//! | `over_native_least`, `over_native_most` | role | the smallest and the largest of such turns |
-//! | `native_spread` | role | the largest value of the turns of the reference over the smallest |
 //! | `cores` | `all` | processors in use, those of the daemon included |
 //! | `cores_over_native_percent` | `all` | by so much of a core more than in the reference |
 //! | `window_p5_percent`, `window_p95_percent` | role | ranks of its parts in windows |

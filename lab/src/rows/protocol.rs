@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use super::counts::Counts;
+
 /// The version of [`Spec`].
 pub(crate) const VERSION: u32 = 1;
 
@@ -80,7 +82,8 @@ pub(crate) struct RoleSpec {
     pub(crate) batch: u32,
     /// As one graph instead of kernel by kernel.
     pub(crate) graph: bool,
-    /// The highest stream priority if above 0, else the lowest.
+    /// The highest stream priority if above 0, the lowest if below; 0 is between them where a role
+    /// of the program is below.
     pub(crate) priority: i32,
     /// Its part of the device in percent, where the way gives parts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -194,6 +197,9 @@ pub(crate) struct Answer {
     /// Processor time of the program.
     #[serde(default)]
     pub(crate) cpu_ns: u64,
+    /// What has become of its launches so far, where no interposer counts them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) counts: Option<Counts>,
     /// What each role did.
     pub(crate) roles: BTreeMap<String, RoleAnswer>,
 }

@@ -2,13 +2,11 @@
 
 use super::document::{Cell, Figure, Progress, Role, Status};
 use super::plan::{RowPlan, Way};
+use crate::stats::median;
+use xsched_sim::sample::generator;
 
 /// The role of figures that are of all roles.
 pub(crate) const ALL: &str = "all";
-/// Processors in use by all programs of the cell, among what the first role has more.
-pub(crate) const CORES: &str = "processor_cores";
-/// The same of the reference, where both were measured in turns.
-pub(crate) const NATIVE_CORES: &str = "native_processor_cores";
 /// What scripts have, and figures are called the same.
 pub(crate) const SAME: &str = "same";
 /// Rate beside others over the rate alone.
@@ -17,16 +15,54 @@ pub(crate) const KEPT: &str = "kept";
 pub(crate) const OVER_ALONE: &str = "_over_alone";
 pub(crate) const OVER_NATIVE: &str = "over_native";
 pub(crate) const P99_OVER_NATIVE: &str = "p99_over_native";
-/// What turns of the reference and another way come to; the first is [`OVER_NATIVE`].
-pub(crate) const OF_TURNS: [&str; 4] =
-    [OVER_NATIVE, "over_native_least", "over_native_most", "native_spread"];
-/// What a language model's requests have, by their P50.
-const TOKENS: [&str; 2] = ["first_token_p50", "per_token_p50"];
+/// By so much of a core more than in the reference.
+pub(crate) const MORE_CORES: &str = "cores_over_native_percent";
+/// So often the samples of a cell are drawn anew for intervals, of which the ends are the tenth
+/// values from either side.
+const REDRAWS: u64 = 400;
+/// What random choices of these follow from.
+const SEED: u64 = 1;
 
 /// All figures of the cells that were measured.
 pub(crate) fn figures(plan: &RowPlan, cells: &[Cell]) -> Vec<Figure> {
     let measured = cells.iter().filter(|cell| cell.status == Status::Measured);
     measured.flat_map(|cell| of_cell(cell, reference(plan, cells, cell))).collect()
+}
+
+/// The figures of a cell as often as its samples, and those of its reference, are drawn anew.
+pub(crate) fn redrawn(plan: &RowPlan, cells: &[Cell], name: &str) -> Vec<Vec<Figure>> {
+    let cell = cells.iter().find(|cell| cell.name == name && cell.status == Status::Measured);
+    let Some(cell) = cell else { return Vec::new() };
+    let native = reference(plan, cells, cell);
+    let draw = |number: u64| {
+        let mut random = generator(SEED, number);
+        let mut anew = |cell: &Cell| {
+            let mut cell = cell.clone();
+            for role in &mut cell.roles {
+                for one in [&mut role.alone, &mut role.beside].into_iter().flatten() {
+                    *one = Progress::from(one.samples.drawn(&mut random));
+                }
+            }
+            cell
+        };
+        let native = native.map(&mut anew);
+        of_cell(&anew(cell), native.as_ref())
+    };
+    (0..REDRAWS).map(draw).collect()
+}
+
+/// The 95 % interval of a figure of a cell that was drawn anew.
+pub(crate) fn interval(
+    redrawn: &[Vec<Figure>],
+    (cell, role, quantity): (&str, &str, &str),
+) -> Option<(f64, f64)> {
+    let values = redrawn.iter().filter_map(|figures| find(figures, cell, role, quantity));
+    let mut values: Vec<f64> = values.collect();
+    values.sort_by(f64::total_cmp);
+    let tail = values.len() / 40;
+    let least = *values.get(tail.saturating_sub(1))?;
+    let most = *values.get(values.len() - tail.max(1))?;
+    Some((least, most))
 }
 
 /// The value of a figure.
@@ -67,11 +103,11 @@ fn of_cell(cell: &Cell, reference: Option<&Cell>) -> Vec<Figure> {
         if let Some(alone) = role.alone.as_ref().filter(|_| is_own) {
             of_alone(&mut sheet, &role.name, alone);
         }
-        if let (Some(alone), None, Some(native)) = (&role.alone, &role.beside, native) {
-            // What was measured in turns says more, and is there already.
-            let over = native.alone.as_ref().and_then(|before| p50_over(alone, before));
-            let is_new = !is_reference && !alone.more.contains_key(OVER_NATIVE);
-            sheet.put(&role.name, OVER_NATIVE, over.filter(|_| is_new));
+        if let (Some(alone), None, false) = (&role.alone, &role.beside, is_reference) {
+            // What was measured in turns says more.
+            let before = native.and_then(|native| native.alone.as_ref());
+            let over = || p50_over(alone, before?);
+            sheet.put(&role.name, OVER_NATIVE, over_in_turns(alone).or_else(over));
         }
         let same = native.filter(|_| !is_reference).and_then(|native| same(role, native));
         sheet.put(&role.name, SAME, same);
@@ -80,12 +116,9 @@ fn of_cell(cell: &Cell, reference: Option<&Cell>) -> Vec<Figure> {
         let over_first = first_mean.filter(|&first| first > 0.0);
         let over_first = over_first.filter(|_| beside.latency.samples > 0);
         sheet.put(&role.name, "mean_over_first", over_first.map(|first| mean_ms(beside) / first));
-        let [in_turns, others @ ..] = OF_TURNS.map(|name| (name, beside.more.get(name).copied()));
-        let p99 =
-            native.and_then(|native| beside.latency.p99_over(&native.beside.as_ref()?.latency));
-        let p99 = in_turns.1.or(p99).filter(|_| !is_reference);
+        let p99 = || beside.latency.p99_over(&native.and_then(|one| one.beside.as_ref())?.latency);
+        let p99 = over_in_turns(beside).or_else(p99).filter(|_| !is_reference);
         sheet.put(&role.name, P99_OVER_NATIVE, p99);
-        others.into_iter().for_each(|(name, value)| sheet.put(&role.name, name, value));
     }
     of_all(&mut sheet, cell, reference.filter(|_| !is_reference));
     sheet.figures
@@ -93,7 +126,7 @@ fn of_cell(cell: &Cell, reference: Option<&Cell>) -> Vec<Figure> {
 
 /// 1 if a role computed what it computes alone without XSched, 0 if not.
 fn same(role: &Role, native: &Role) -> Option<f64> {
-    let of = |progress: &Option<Progress>| progress.as_ref()?.digest.clone();
+    let of = |progress: &Option<Progress>| progress.as_ref()?.samples.digest.clone();
     let here = of(&role.beside).or_else(|| of(&role.alone))?;
     Some(f64::from(u8::from(here == of(&native.alone).or_else(|| of(&native.beside))?)))
 }
@@ -106,6 +139,11 @@ fn p50_over(one: &Progress, before: &Progress) -> Option<f64> {
     (before.latency.p50_us > 0.0).then(|| one.latency.p50_us / before.latency.p50_us)
 }
 
+/// The median of the ratios, turn by turn.
+fn over_in_turns(progress: &Progress) -> Option<f64> {
+    median(progress.samples.turns.iter().map(|(native, here)| here / native).collect())
+}
+
 fn of_alone(sheet: &mut Sheet<'_>, role: &str, alone: &Progress) {
     let latency = &alone.latency;
     if latency.samples == 0 {
@@ -115,9 +153,7 @@ fn of_alone(sheet: &mut Sheet<'_>, role: &str, alone: &Progress) {
     sheet.put(role, "alone_p50_ms", latency.p50_us / 1e3);
     sheet.put(role, "alone_p99_ms", latency.p99_us.map(|us| us / 1e3));
     sheet.put(role, "alone_rate_per_s", alone.rate_per_s);
-    for name in OF_TURNS.into_iter().chain([SAME]) {
-        sheet.put(role, name, alone.more.get(name).copied());
-    }
+    sheet.put(role, SAME, alone.samples.more.get(SAME).copied());
 }
 
 fn of_beside(sheet: &mut Sheet<'_>, role: &Role, beside: &Progress) {
@@ -130,7 +166,7 @@ fn of_beside(sheet: &mut Sheet<'_>, role: &Role, beside: &Progress) {
     sheet.put(name, "p95_ms", us(latency.p95_us));
     sheet.put(name, "p99_ms", latency.p99_us.map(|us| us / 1e3));
     sheet.put(name, "max_ms", us(latency.max_us));
-    let mut windows = beside.windows_percent.clone();
+    let mut windows = beside.samples.windows_percent.clone();
     windows.sort_by(f64::total_cmp);
     let rank = |part: f64| {
         let at = ((windows.len() as f64 * part).ceil() as usize).max(1) - 1;
@@ -145,10 +181,14 @@ fn of_beside(sheet: &mut Sheet<'_>, role: &Role, beside: &Progress) {
     sheet.put(name, "p50_over_alone", over(latency.p50_us, before.p50_us));
     sheet.put(name, "p99_over_alone", latency.p99_over(before));
     sheet.put(name, KEPT, kept(role));
-    for what in TOKENS {
-        let ms = |progress: &Progress| progress.more.get(&format!("{what}_ms")).copied();
-        let both = ms(beside).zip(ms(alone));
-        sheet.put(name, &format!("{what}_over_alone"), both.and_then(|(a, b)| over(a, b)));
+    let middle = |times: &[u64]| median(times.iter().map(|&us| us as f64).collect());
+    let (here, alone) = (&beside.samples, &alone.samples);
+    for (name_of, here, alone) in [
+        ("first_token_p50_over_alone", &here.first_token_us, &alone.first_token_us),
+        ("per_token_p50_over_alone", &here.per_token_us, &alone.per_token_us),
+    ] {
+        let both = middle(here).zip(middle(alone));
+        sheet.put(name, name_of, both.and_then(|(here, alone)| over(here, alone)));
     }
 }
 
@@ -165,10 +205,14 @@ fn rate(cell: &Cell) -> Option<f64> {
     each.filter(|each| !each.is_empty()).map(|each| each.iter().sum())
 }
 
-/// Processors in use.
+/// Processors in use, by the parts of a phase.
 fn cores(cell: &Cell) -> Option<f64> {
     let first = cell.roles.first()?;
-    first.beside.as_ref().or(first.alone.as_ref())?.more.get(CORES).copied()
+    mean(&first.beside.as_ref().or(first.alone.as_ref())?.samples.cores)
+}
+
+fn mean(values: &[f64]) -> Option<f64> {
+    (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
 }
 
 fn of_all(sheet: &mut Sheet<'_>, cell: &Cell, native: Option<&Cell>) {
@@ -180,11 +224,12 @@ fn of_all(sheet: &mut Sheet<'_>, cell: &Cell, native: Option<&Cell>) {
     };
     sheet.put(ALL, "rate_over_native", over(total, native.and_then(rate)));
     sheet.put(ALL, "cores", cores(cell));
-    let in_turns = cell.roles.first().and_then(|role| role.alone.as_ref());
-    let in_turns = in_turns.and_then(|alone| alone.more.get(NATIVE_CORES)).copied();
+    let first = cell.roles.first();
+    let in_turns = first.and_then(|role| role.beside.as_ref().or(role.alone.as_ref()));
+    let in_turns = in_turns.and_then(|progress| mean(&progress.samples.native_cores));
     let more = cores(cell).zip(in_turns.or(native.and_then(cores)));
     let more = more.map(|(here, native)| 100.0 * (here - native));
-    sheet.put(ALL, "cores_over_native_percent", more);
+    sheet.put(ALL, MORE_CORES, more);
     let parts: Option<Vec<f64>> = cell.roles.iter().map(kept).collect();
     let Some(parts) = parts.filter(|parts| parts.len() > 1) else { return };
     let sum: f64 = parts.iter().sum();
@@ -195,22 +240,23 @@ fn of_all(sheet: &mut Sheet<'_>, cell: &Cell, native: Option<&Cell>) {
 }
 
 #[cfg(test)]
-pub(crate) use tests::{cell, progress};
-
-#[cfg(test)]
 mod tests {
     use super::super::plan::CellPlan;
     use super::*;
-    use crate::stats::Quantiles;
+    use crate::rows::document::Samples;
 
     /// Requests that all take so long, so many of them each second.
-    pub(crate) fn progress(ms: f64, rate_per_s: f64, samples: usize) -> Progress {
-        let latency = Quantiles::of(&vec![(ms * 1e6) as u64; samples]);
-        Progress { latency, rate_per_s, ..Progress::default() }
+    fn progress(ms: f64, rate_per_s: f64, samples: usize) -> Progress {
+        let times_us = vec![(ms * 1e3) as u64; samples];
+        Progress::from(Samples {
+            times_us,
+            rates_per_s: vec![rate_per_s; 20],
+            ..Samples::default()
+        })
     }
 
     /// A cell of two roles, each with what it does alone and beside the other.
-    pub(crate) fn cell(name: &str, way: &str, roles: [(&str, Progress, Progress); 2]) -> Cell {
+    fn cell(name: &str, way: &str, roles: [(&str, Progress, Progress); 2]) -> Cell {
         let role = |(name, alone, beside): (&str, Progress, Progress)| Role {
             name: name.to_owned(),
             work: "work".to_owned(),
@@ -222,6 +268,7 @@ mod tests {
             name: name.to_owned(),
             way: way.to_owned(),
             status: Status::Measured,
+            counts: None,
             roles: roles.into_iter().map(role).collect(),
             seconds: 1.0,
         }
@@ -269,12 +316,11 @@ mod tests {
         let role = |ms: f64| ("a", progress(1.0, 1.0, 1_000), progress(ms, 1.0, 1_000));
         let native = cell("g, native", "native", [role(10.0), role(10.0)]);
         let mut xsched = cell("g, xsched", "xsched", [role(12.0), role(12.0)]);
-        let turns = OF_TURNS.map(str::to_owned).into_iter().zip([1.01, 0.9, 1.1, 1.2]);
-        xsched.roles[0].beside.as_mut().unwrap().more.extend(turns);
+        let turns = vec![(10.0, 10.1), (10.0, 9.0), (20.0, 22.0)];
+        xsched.roles[0].beside.as_mut().unwrap().samples.turns = turns;
         let all = figures(&plan(), &[native, xsched]);
         let is = |quantity| find(&all, "g, xsched", "a", quantity);
         assert_eq!(is(P99_OVER_NATIVE), Some(1.01), "1.2 if each is measured at its own time");
-        assert_eq!((is(OF_TURNS[1]), is(OF_TURNS[3])), (Some(0.9), Some(1.2)));
         assert_eq!(is(OVER_NATIVE), None, "that is of what is alone");
     }
 
@@ -288,7 +334,7 @@ mod tests {
             );
             cell.roles.truncate(1);
             cell.roles[0].beside = None;
-            cell.roles[0].alone.as_mut().unwrap().more.insert(CORES.to_owned(), cores);
+            cell.roles[0].alone.as_mut().unwrap().samples.cores = vec![cores];
             cell
         };
         let cells = [one("g, native", "native", 10.0, 0.5), one("g, xsched", "xsched", 10.2, 0.53)];

@@ -10,8 +10,10 @@ use std::time::{Duration, Instant};
 
 use xsched_sim::scenario::DeviceSpec;
 
+use super::counts::Counts;
 use super::document::{Cell, Figure, Prediction, Progress, Role, Row, Status, VERSION};
 use super::files::{Folder, NO_TIME};
+use super::identity::Identity;
 use super::judge::verdicts;
 use super::measure::Phase;
 use super::plan::{CellPlan, InTurns, LoadPlan, Program, RolePlan, Way};
@@ -19,7 +21,7 @@ use super::predict::{Target, predict};
 use super::prestart::Prestart;
 use super::program::ProgramError;
 use super::protocol::{Load, Profile, Ready};
-use super::quantities::{CORES, figures};
+use super::quantities::figures;
 use super::script;
 use super::session::{Session, Starter};
 use super::table::{Definition, Setting};
@@ -56,6 +58,8 @@ struct Run<'r, 'a> {
     software: BTreeMap<String, String>,
     cells: Vec<Cell>,
     kept: Kept,
+    /// What became of the launches of a program that was run to its end.
+    script_counts: Option<Counts>,
     /// Groups that an earlier call began on another device.
     elsewhere: Vec<String>,
     /// The programs of a group without XSched, while its other ways are measured.
@@ -69,6 +73,8 @@ struct RunningCell<'a> {
     /// Whether what runs alone in another way is set beside these in turns.
     is_reference: bool,
     session: Session<'a>,
+    /// The cells that were measured with them.
+    cells: Vec<String>,
 }
 
 /// Why a row is not run to its end.
@@ -99,6 +105,7 @@ impl<'a> Lab<'a> {
             date: Machine::here().date,
             hal: hal.to_owned(),
             hardware: String::new(),
+            identity: Identity::here(),
             software: [("xsched".to_owned(), version)].into(),
             quick: self.starter.quick,
             status,
@@ -148,6 +155,7 @@ impl<'a> Lab<'a> {
             software: before.as_ref().map(|row| row.software.clone()).unwrap_or_default(),
             cells: Vec::new(),
             kept,
+            script_counts: None,
             elsewhere: Vec::new(),
             reference: None,
         };
@@ -156,9 +164,8 @@ impl<'a> Lab<'a> {
             run.cell(number, &mut running)?;
             run.keep(&begun)?;
         }
-        for RunningCell { session, .. } in running.into_iter().chain(run.reference.take()) {
-            session.finish();
-        }
+        let reference = run.reference.take();
+        running.into_iter().chain(reference).for_each(|one| run.finish(one));
         run.row(begun, before.map_or(0.0, |row| row.seconds))
     }
 }
@@ -203,7 +210,10 @@ impl<'a> Run<'_, 'a> {
         };
         if status != Status::Measured {
             // Programs that failed are not used for the next cell.
-            *running = running.take().filter(|_| cell.unavailable.is_some());
+            let ended = running.take_if(|_| cell.unavailable.is_none());
+            // A program that failed may not come to its end.
+            let fine = ended.filter(|_| !matches!(status, Status::Failed(_)));
+            fine.into_iter().for_each(|fine| self.finish(fine));
             measured = cell.roles().map(|role| self.role(cell, role, None)).collect();
         }
         let seconds = start.elapsed().as_secs_f64();
@@ -214,7 +224,8 @@ impl<'a> Run<'_, 'a> {
         };
         (self.lab.say)(&line);
         let (name, way) = (cell.name.clone(), cell.way.name().to_owned());
-        self.cells.push(Cell { name, way, status, roles: measured, seconds });
+        let counts = self.script_counts.take();
+        self.cells.push(Cell { name, way, status, counts, roles: measured, seconds });
         Ok(())
     }
 
@@ -245,7 +256,8 @@ impl<'a> Run<'_, 'a> {
             let left = self.clock.limit_s() - self.clock.elapsed_s();
             let limit =
                 (self.clock.limit_s() > 0.0).then(|| Duration::from_secs_f64(left.max(1.0)));
-            let progress = script::run(self.lab.starter, cell, &raw, limit)?;
+            let (progress, counts) = script::run(self.lab.starter, cell, &raw, limit)?;
+            self.script_counts = counts;
             let of = |role: &RolePlan| Role {
                 alone: Some(progress.clone()),
                 ..self.role(cell, role, None)
@@ -269,9 +281,11 @@ impl<'a> Run<'_, 'a> {
                 |of: &CellPlan| of.group == cell.group && of.in_turns != InTurns::Nothing;
             let has_turns = !cell.has_beside || self.experiment.plan.cells.iter().any(in_turns);
             let is_reference = cell.way == Way::Native && has_turns;
-            *running = Some(RunningCell { plan, group: cell.group.clone(), is_reference, session });
+            let (group, cells) = (cell.group.clone(), Vec::new());
+            *running = Some(RunningCell { plan, group, is_reference, session, cells });
         }
-        let Some(RunningCell { session, .. }) = running else { return Ok(Vec::new()) };
+        let Some(RunningCell { session, cells, .. }) = running else { return Ok(Vec::new()) };
+        cells.push(cell.name.clone());
         self.learn(cell, &session.ready)?;
         self.phases(number, cell, session)
     }
@@ -286,7 +300,14 @@ impl<'a> Run<'_, 'a> {
         let (kept, over) = if is_of_group { (kept, None) } else { (None, kept) };
         let before = self.reference.take();
         self.reference = kept;
-        [old, over, before].into_iter().flatten().for_each(|one| one.session.finish());
+        [old, over, before].into_iter().flatten().for_each(|one| self.finish(one));
+    }
+
+    /// Ends programs, and keeps what they counted with the cells that they were started for.
+    fn finish(&mut self, ended: RunningCell<'a>) {
+        let counts = ended.session.finish();
+        let of = |cell: &&mut Cell| ended.cells.contains(&cell.name);
+        self.cells.iter_mut().filter(of).for_each(|cell| cell.counts = counts);
     }
 
     /// Keeps what the programs of a group need alone, and writes down what is predicted of it.
@@ -343,7 +364,7 @@ impl<'a> Run<'_, 'a> {
         let mut beside = phase.and_then(|phase| phase.work(name));
         let is_first = cell.roles().next().is_some_and(|first| first.spec.name == *name);
         if let (Some(beside), Some(phase), true) = (&mut beside, phase, is_first) {
-            beside.more.insert(CORES.to_owned(), phase.cores.iter().sum());
+            beside.samples.cores.clone_from(&phase.cores);
         }
         Role {
             name: name.clone(),
@@ -371,7 +392,7 @@ impl<'a> Run<'_, 'a> {
         let mut windows = phase.windows(&roles.iter().filter_map(rate).collect());
         for role in &mut roles {
             if let Some(beside) = &mut role.beside {
-                beside.windows_percent = windows.remove(&role.name).unwrap_or_default();
+                beside.samples.windows_percent = windows.remove(&role.name).unwrap_or_default();
             }
         }
         roles
@@ -380,9 +401,7 @@ impl<'a> Run<'_, 'a> {
     /// The row, judged and written.
     fn row(self, begun: Row, seconds_before: f64) -> Result<Row, RunError> {
         let figures = figures(&self.experiment.plan, &self.cells);
-        let predicted: &[Figure] = self.prediction.as_ref().map_or(&[], |said| &said.figures);
-        let judged = (self.cells.as_slice(), figures.as_slice());
-        let verdicts = verdicts(&self.experiment.goals, judged, predicted, self.lab.setting());
+        let verdicts = verdicts(self.experiment, &self.cells, self.lab.setting());
         let mut software = begun.software.clone();
         software.extend(self.software);
         let row = Row {
@@ -490,7 +509,6 @@ mod tests {
 
     use super::super::plan::{Hal, ProcessPlan};
     use super::super::protocol::RoleSpec;
-    use super::super::quantities::NATIVE_CORES;
     use super::super::table::all;
     use super::*;
 
@@ -549,7 +567,8 @@ done"#;
         let over = row.figures.iter().find(|figure| figure.key.quantity == "over_native").unwrap();
         assert!((over.value - 9.0 / 4.0).abs() < 1e-3, "{over:?}");
         let alone = row.cells[1].roles[0].alone.as_ref().unwrap();
-        assert!(alone.more.contains_key(NATIVE_CORES), "{alone:?}");
+        assert_eq!(alone.samples.native_cores.len(), alone.samples.cores.len());
+        assert!(alone.samples.turns.len() >= 5, "{alone:?}");
         let turns = ["native", "xsched"].map(|way| {
             let said = format!("report/raw/7.2.1-g-{way}.0.jsonl");
             let said = fs::read_to_string(folder.path().join(said)).unwrap();
@@ -581,8 +600,8 @@ done"#;
             let said = fs::read_to_string(folder.path().join(said)).unwrap();
             said.matches("\"phase\":").count()
         });
-        // The reference measured what is alone and beside before; less may have been enough.
-        assert!(phases[1] >= 5 && phases[0] == phases[1] + 2, "{phases:?}");
+        // The reference measured what is alone before, and what is beside in six parts.
+        assert!(phases[1] >= 6 && phases[0] == phases[1] + 7, "{phases:?}");
     }
 
     /// The row that programs like this one leave.

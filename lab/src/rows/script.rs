@@ -11,13 +11,13 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use super::document::{Progress, Turns};
+use super::counts::Counts;
+use super::document::{Progress, Samples};
 use super::plan::CellPlan;
 use super::program::{Grouped, ProgramError, beside, quoted};
 use super::program_files;
 use super::quantities::SAME;
 use super::session::Starter;
-use crate::stats::Quantiles;
 
 /// The program that runs the others.
 const RUNNER: &str = "run.py";
@@ -35,7 +35,7 @@ pub(crate) fn run(
     cell: &CellPlan,
     raw: &Path,
     limit: Option<Duration>,
-) -> Result<Progress, ProgramError> {
+) -> Result<(Progress, Option<Counts>), ProgramError> {
     let script = cell.roles().next().map(|role| role.spec.work.clone()).unwrap_or_default();
     if program_files::find(&script).is_none() {
         return Err(ProgramError::Missing(format!("lab/programs/{script} is not there")));
@@ -98,8 +98,8 @@ fn wait(
     Ok(())
 }
 
-/// What `run.py` wrote of one program.
-fn understand(document: &Value) -> Result<Progress, ProgramError> {
+/// What `run.py` wrote of one program: the P50 of each round, and what became of its launches.
+fn understand(document: &Value) -> Result<(Progress, Option<Counts>), ProgramError> {
     let row = document.pointer("/programs/0");
     let row = row.ok_or_else(|| ProgramError::Failed(format!("{RUNNER} wrote of no program")))?;
     let failed = |way: &str| {
@@ -118,45 +118,21 @@ fn understand(document: &Value) -> Result<Progress, ProgramError> {
     if let Some(scheduled) = failed("scheduled") {
         return Err(ProgramError::Failed(format!("under `xsched run`: {}", words(scheduled))));
     }
-    let scheduled = |key: &str| row.pointer(&format!("/scheduled/0/{key}")).cloned();
-    let number = |key: &str| scheduled(key).and_then(|value| value.as_f64());
     let same = row.get("same").and_then(Value::as_bool).unwrap_or(false);
-    let mut more = BTreeMap::from([(SAME.to_owned(), f64::from(u8::from(same)))]);
-    more.extend(turns(row).more());
-    for (name, of) in [("launches", "launches"), ("scheduled_launches", "scheduled")] {
-        let counts = row.pointer(&format!("/counts/{of}")).and_then(Value::as_object);
-        let sum = counts.map(|counts| counts.values().filter_map(Value::as_f64).sum());
-        more.extend(sum.map(|sum| (name.to_owned(), sum)));
-    }
-    let us = |key: &str| number(key).map_or(0.0, |ms| ms * 1e3);
-    let latency = Quantiles {
-        samples: number("samples").map_or(0, |count| count as usize),
-        mean_us: us("mean_ms"),
-        p50_us: us("p50_ms"),
-        max_us: longest_us(row),
-        ..Quantiles::default()
-    };
-    let digest = scheduled("digest").and_then(|value| Some(value.as_str()?.to_owned()));
-    let (cdf_us, windows_percent) = (Vec::new(), Vec::new());
-    Ok(Progress { latency, rate_per_s: 0.0, cdf_us, windows_percent, more, digest })
-}
-
-/// The longest request with XSched of all rounds.
-fn longest_us(row: &Value) -> f64 {
-    let runs = row.get("scheduled").and_then(Value::as_array).into_iter().flatten();
-    let longest = runs.filter_map(|run| run.get("max_ms")?.as_f64());
-    1e3 * longest.fold(0.0, f64::max)
-}
-
-/// The P50s without XSched and with it, round by round.
-fn turns(row: &Value) -> Turns {
     let of = |way: &str| -> Vec<f64> {
         let runs = row.get(way).and_then(Value::as_array).into_iter().flatten();
         runs.map(|run| run.get("p50_ms").and_then(Value::as_f64).unwrap_or_default()).collect()
     };
-    let mut turns = Turns::default();
-    of("plain").into_iter().zip(of("scheduled")).for_each(|(plain, here)| turns.push(plain, here));
-    turns
+    let digest = row.pointer("/scheduled/0/digest").and_then(Value::as_str).map(str::to_owned);
+    let mut samples = Samples {
+        times_us: of("scheduled").into_iter().map(|ms| (ms * 1e3) as u64).collect(),
+        more: BTreeMap::from([(SAME.to_owned(), f64::from(u8::from(same)))]),
+        digest,
+        ..Samples::default()
+    };
+    let rounds = of("plain").into_iter().zip(of("scheduled"));
+    rounds.for_each(|(plain, here)| samples.push_turn(plain, here));
+    Ok((Progress::from(samples), row.get("counts").map(Counts::of_interposer)))
 }
 
 #[cfg(test)]
@@ -177,12 +153,12 @@ mod tests {
         let good = json!({ "digest": "abc", "samples": 20, "p50_ms": 2.0, "mean_ms": 2.5 });
         let bad = json!({ "failed": "exit 1", "said": "Traceback\nno module torch\n" });
         let plain = json!({ "digest": "abc", "samples": 20, "p50_ms": 1.6, "wall_ms": 9.0 });
-        let progress = row(plain, good.clone()).unwrap();
-        assert_eq!(progress.more["same"], 1.0);
-        assert_eq!((progress.more["over_native"], progress.more["native_spread"]), (1.25, 1.0));
-        assert_eq!(progress.more["scheduled_launches"], 4.0);
-        assert_eq!((progress.latency.samples, progress.latency.p50_us), (20, 2_000.0));
-        assert_eq!(progress.digest.as_deref(), Some("abc"));
+        let (progress, counts) = row(plain, good.clone()).unwrap();
+        assert_eq!((progress.latency.samples, progress.latency.p50_us), (1, 2_000.0));
+        let samples = progress.samples;
+        assert_eq!((samples.more["same"], samples.turns), (1.0, vec![(1.6, 2.0)]));
+        assert_eq!(samples.digest.as_deref(), Some("abc"));
+        assert_eq!(counts.map(|counts| (counts.scheduled, counts.past)), Some((4, 1)));
         let missing = row(bad.clone(), json!({})).unwrap_err();
         assert!(matches!(&missing, ProgramError::Missing(why) if why.ends_with("no module torch")));
         let failed = row(good, bad).unwrap_err().to_string();

@@ -10,6 +10,7 @@ use std::sync::atomic::AtomicBool;
 use std::thread;
 use std::time::Duration;
 
+use super::counts::Counts;
 use super::measure::Phase;
 use super::node::{Gpu, Node, has_daemon};
 use super::plan::{CellPlan, Hal, ProcessPlan, Program, RolePlan, Way};
@@ -19,6 +20,10 @@ use super::protocol::{Go, IMPORTED, LOADED, Load, Order, Ready, RoleSpec, Spec, 
 use crate::parent;
 use xsched_console::note;
 
+/// The option of `xsched run` with which all launches go through XQueues.
+pub(super) const STREAMS: &str = "--streams";
+/// How files of counts of the interposers begin, in the folder of a node.
+const COUNTS: &str = "counts-";
 /// For how long loading models may take, and stand-ins.
 const LOADING: Duration = Duration::from_secs(300);
 const LOADING_HOST: Duration = Duration::from_secs(30);
@@ -73,6 +78,8 @@ pub(crate) struct Session<'a> {
     roles_of: Vec<Vec<String>>,
     node: Node,
     phases: u32,
+    /// What programs said of their launches.
+    counts: BTreeMap<usize, Counts>,
     /// What each role needs alone, of all programs.
     pub(crate) ready: Ready,
 }
@@ -164,6 +171,9 @@ impl<'s> Starter<'s> {
         let mut command = Command::new(program);
         command.args(arguments).envs(node.variables());
         command.envs(scheduling(self.hal, cell, process));
+        if is_scheduled {
+            command.env("XSCHED_SHIM_COUNTS", node.file(&format!("{COUNTS}%p-%v.json")));
+        }
         if cell.way == Way::MpsPercent {
             let share = process.share.map(|share| share.to_string());
             command.envs(share.map(|share| ("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", share)));
@@ -266,7 +276,7 @@ impl<'a> Prepared<'a> {
         let roles_of = processes.iter().map(names).collect();
         like_measured(&mut ready, &self.cell);
         let Self { starter, node, programs, .. } = self;
-        Ok(Session { starter, programs, roles_of, node, phases: 0, ready })
+        Ok(Session { starter, programs, roles_of, node, phases: 0, counts: BTreeMap::new(), ready })
     }
 }
 
@@ -286,20 +296,29 @@ impl Session<'_> {
         }
         let within = Duration::from_secs_f64(3.0 * seconds) + self.starter.after;
         let mut answers = Vec::new();
-        for program in &mut self.programs {
-            answers.push(program.answer(self.phases, within, self.starter.stop)?);
+        for (number, program) in self.programs.iter_mut().enumerate() {
+            let answer = program.answer(self.phases, within, self.starter.stop)?;
+            self.counts.extend(answer.counts.map(|counts| (number, counts)));
+            answers.push(answer);
         }
         let why = |why| ProgramError::Nonsense { what: "phase", why, line: String::new() };
         let mut phase = Phase::join(&answers, seconds, settle_seconds).map_err(why)?;
         let used = self.node.daemon_cpu_ns().saturating_sub(daemon_before);
-        phase.cores.push(used as f64 / 1e9 / seconds);
+        phase.cores.iter_mut().for_each(|cores| *cores += used as f64 / 1e9 / seconds);
         Ok(phase)
     }
 
-    /// Ends all programs.
-    pub(crate) fn finish(mut self) {
+    /// Ends all programs. Answers what became of their launches, if that was counted.
+    pub(crate) fn finish(mut self) -> Option<Counts> {
+        let node = self.node.status().map(|status| Counts::of_node(&status));
         self.programs.iter_mut().for_each(Running::let_end);
         self.programs.into_iter().for_each(Running::finish);
+        let written = self.node.files(COUNTS);
+        let interposers = written.iter().map(Counts::of_interposer);
+        let mut launches = self.counts.into_values().chain(interposers);
+        let mut all = launches.next()?;
+        launches.chain(node).for_each(|more| all.add(more));
+        Some(all)
     }
 }
 
@@ -313,7 +332,7 @@ fn own() -> Result<PathBuf, ProgramError> {
 fn run_options(cell: &CellPlan, process: &ProcessPlan) -> Vec<String> {
     let mut options = process.options.clone();
     if !has_daemon(cell) {
-        options.push("--streams".to_owned());
+        options.push(STREAMS.to_owned());
         return options;
     }
     let mut say = |name: &str, value: String| options.extend([name.to_owned(), value]);

@@ -5,15 +5,16 @@ use std::time::{Duration, Instant};
 use super::plan::Hal;
 use super::protocol::{Load, Profile};
 use super::table::Setting;
+use crate::stats::{PAIRS_MIN, SAMPLES_MIN};
 
 /// How much longer requests are taken to be beside others.
 const SLOWER: f64 = 1.2;
 /// Samples of a role that does not decide, alone.
 const FEW: u32 = 100;
 /// Samples of a role that does not decide, beside others.
-const LEAST: u32 = 12;
+const LEAST: u32 = SAMPLES_MIN as u32;
 /// So often a cell takes turns with the reference where all work beside each other.
-pub(crate) const LONG_TURNS: usize = 5;
+pub(crate) const LONG_TURNS: usize = PAIRS_MIN;
 /// What starting the programs of a cell takes before it is known, in seconds.
 const START_S: f64 = 20.0;
 const START_QUICK_S: f64 = 8.0;

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::iter;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -9,6 +10,7 @@ use clap::Args;
 use crate::error::CommandError;
 use crate::rows::document::{Cell, Prediction, Row, Status};
 use crate::rows::files::{FOLDERS, Folder};
+use crate::rows::identity::{self, Identity};
 use crate::rows::judge::verdicts;
 use crate::rows::plan::Hal;
 use crate::rows::quantities::figures;
@@ -22,19 +24,25 @@ use xsched_console::output::Stream;
 pub(crate) struct JoinArgs {
     /// Folders of `xsched-lab run` or `all`. Of a row that several have, the one with the most
     /// measured cells counts, and of equals the last. It gets the groups of cells of which another
-    /// one has more, or a later one as many, measured on a device of the same kind. All rows are
-    /// judged again, by the goals of this program.
+    /// one has more, or a later one as many, measured by the same build on the same device. All
+    /// rows are judged again, by the goals of this program.
     #[arg(value_name = "FROM")]
     from: Vec<PathBuf>,
     /// The folder that gets their rows, beside those that it has, and the report. It is made if it
     /// is not there.
     #[arg(long, value_name = "DIR")]
     report: PathBuf,
+    /// Join rows of several builds or machines as well; the report says so.
+    #[arg(long)]
+    mixed: bool,
 }
 
 /// `xsched-lab join`. Rows are judged again.
 pub(in crate::commands) fn execute(args: &JoinArgs) -> Result<Ending, CommandError> {
     let folder = Folder::make(&args.report)?;
+    if !args.mixed {
+        refuse_several(args)?;
+    }
     for from in &args.from {
         copy(from, &folder)?;
     }
@@ -44,15 +52,34 @@ pub(in crate::commands) fn execute(args: &JoinArgs) -> Result<Ending, CommandErr
     Ok(Ending::Fine)
 }
 
-/// Judges all rows by the goals of this program, as what is known of what bounds them may be newer
-/// than what was measured.
+/// Refuses folders with rows of several builds or machines.
+fn refuse_several(args: &JoinArgs) -> Result<(), CommandError> {
+    let mut wanted: Option<(Identity, String)> = None;
+    for place in iter::once(&args.report).chain(&args.from) {
+        let folder = Folder(place.clone());
+        let ids = table::ids().into_iter();
+        for found in identity::all(&ids.filter_map(|id| folder.row(id)).collect::<Vec<_>>()) {
+            let wanted = wanted.get_or_insert_with(|| found.clone());
+            if *wanted != found {
+                return Err(CommandError::Mixed {
+                    place: place.display().to_string(),
+                    found: found.0.with(&found.1),
+                    wanted: wanted.0.with(&wanted.1),
+                });
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Judges all rows by the goals of this program and by what was measured.
 fn judge_again(folder: &Folder) -> Result<(), CommandError> {
     for place in files(&folder.0.join("rows"))? {
         let id = place.file_stem().unwrap_or_default().to_string_lossy().into_owned();
         let Some(mut row) = folder.row(&id) else { continue };
         let Some((of, setting)) = definition(&row) else { continue };
-        let predicted = folder.prediction(&id).map_or_else(Vec::new, |said| said.figures);
-        row.verdicts = verdicts(&of.goals, (&row.cells, &row.figures), &predicted, setting);
+        row.figures = figures(&of.plan, &row.cells);
+        row.verdicts = verdicts(&of, &row.cells, setting);
         folder.write_row(&row, &of)?;
     }
     Ok(())
@@ -105,7 +132,7 @@ fn fill(
 ) -> Result<(), CommandError> {
     let Some((more, predicted)) = more else { return Ok(()) };
     let Some(mut row) = folder.row(&more.id) else { return Ok(()) };
-    let kind = |row: &Row| (row.hal.clone(), row.quick, row.hardware.clone());
+    let kind = |row: &Row| (row.hal.clone(), row.quick, row.hardware.clone(), row.identity.clone());
     let of = definition(&row).filter(|_| kind(&row) == kind(&more));
     let Some((of, _)) = of else { return Ok(()) };
     let (has, others) = (by_group(&of, &row), by_group(&of, &more));
@@ -123,7 +150,6 @@ fn fill(
     row.cells =
         row.cells.iter().map(|cell| (*new.get(&cell.name).unwrap_or(&cell)).clone()).collect();
     row.seconds += more.seconds;
-    row.figures = figures(&of.plan, &row.cells);
     if let Some(more) = predicted {
         let all = match folder.prediction(&row.id) {
             Some(mut before) => {
@@ -205,7 +231,7 @@ mod tests {
         fs::remove_dir_all(at("3").join("raw")).unwrap();
         fs::remove_dir_all(at("1").join("predictions")).unwrap();
         let all = at("all");
-        let args = JoinArgs { from, report: all.clone() };
+        let args = JoinArgs { from, report: all.clone(), mixed: false };
         assert_eq!(execute(&args).unwrap(), Ending::Fine);
         let read = |name: &str| fs::read_to_string(all.join(name)).unwrap();
         let results = |id: &str| read(&format!("test_results/{id}_x.json"));
@@ -216,7 +242,7 @@ mod tests {
         assert!(row("5.21").verdicts.is_empty(), "there is no such row");
         assert_eq!(read("raw/5.1-cell.0.jsonl"), "a");
         assert!(all.join("REPORT.md").exists());
-        let none = JoinArgs { from: vec![at("none")], report: all };
+        let none = JoinArgs { from: vec![at("none")], report: all, mixed: false };
         assert!(matches!(execute(&none), Err(CommandError::Read { .. })));
     }
 
@@ -239,7 +265,16 @@ mod tests {
         for (hardware, all) in [("a GPU", 4), ("another GPU", 2)] {
             let graph = part(hardware, "graph", hardware);
             let report = place.path().join(format!("all of {hardware}"));
-            let args = JoinArgs { from: vec![eager.clone(), graph], report: report.clone() };
+            let from = vec![eager.clone(), graph];
+            let args = JoinArgs { from, report: report.clone(), mixed: all == 2 };
+            if all == 2 {
+                let refused = execute(&JoinArgs {
+                    from: args.from.clone(),
+                    report: place.path().join("no"),
+                    mixed: false,
+                });
+                assert!(matches!(&refused, Err(CommandError::Mixed { .. })), "{refused:?}");
+            }
             assert_eq!(execute(&args).unwrap(), Ending::Fine);
             let row = Folder(report.clone()).row("5.1").unwrap();
             assert_eq!(measured(&Folder(report), "5.1"), Some(all), "{row:?}");
@@ -268,7 +303,8 @@ mod tests {
         let graph = part("graph", &["graph"], 2.0);
         for (from, graphs_ms) in [([&all, &graph], 2.0), ([&graph, &all], 1.0)] {
             let report = place.path().join(format!("{graphs_ms}"));
-            let args = JoinArgs { from: from.map(Clone::clone).into(), report: report.clone() };
+            let from = from.map(Clone::clone).into();
+            let args = JoinArgs { from, report: report.clone(), mixed: false };
             assert_eq!(execute(&args).unwrap(), Ending::Fine);
             let row = Folder(report).row("5.1").unwrap();
             let of = |cell: &Cell| 1e3 / cell.roles[0].beside.clone().unwrap().rate_per_s;

@@ -15,6 +15,7 @@ use xsched_sim::scenario::{DeviceFile, DeviceSpec};
 
 use crate::error::CommandError;
 use crate::rows::files::{Folder, LEFT_OUT};
+use crate::rows::identity::Identity;
 use crate::rows::plan::{CellPlan, Hal};
 use crate::rows::report;
 use crate::rows::session::Starter;
@@ -26,7 +27,7 @@ use self::row_queue::{Most, RowQueue};
 
 /// All rows with few samples take no longer, however slow the device is, and on the processor.
 const QUICK_MAX: Duration = Duration::from_secs(570);
-const QUICK_HOST_MAX: Duration = Duration::from_secs(90);
+const QUICK_HOST_MAX: Duration = Duration::from_secs(150);
 
 /// The devices of `xsched-lab`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -125,9 +126,12 @@ pub(crate) struct AllArgs {
     /// The folder for predictions, rows, results and the report. It is made if it is not there.
     #[arg(long, value_name = "DIR")]
     report: PathBuf,
-    /// Run only what has no complete record in the folder.
+    /// Run only what has no complete record in the folder, by this build on this machine.
     #[arg(long)]
     resume: bool,
+    /// With --resume, keep what another build or machine measured as well; the report says so.
+    #[arg(long, requires = "resume")]
+    mixed: bool,
     /// Only these rows, with commas between.
     #[arg(long, value_name = "ID,ID", value_delimiter = ',')]
     only: Vec<String>,
@@ -148,8 +152,19 @@ struct Asked<'a> {
     folder: &'a std::path::Path,
     /// All rows if empty.
     rows: &'a [String],
-    resume: bool,
+    resume: Resume,
     time: Time,
+}
+
+/// What an earlier call measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Resume {
+    /// It is measured again.
+    Anew,
+    /// It is kept, if this build measured it on this machine.
+    Same,
+    /// It is kept.
+    Mixed,
 }
 
 /// `xsched-lab run`.
@@ -158,7 +173,7 @@ pub(super) fn run(args: &RunArgs) -> Result<Ending, CommandError> {
         how: &args.how,
         folder: &args.report,
         rows: &args.rows,
-        resume: false,
+        resume: Resume::Anew,
         time: args.time,
     })
 }
@@ -169,7 +184,11 @@ pub(super) fn all(args: &AllArgs) -> Result<Ending, CommandError> {
         how: &args.how,
         folder: &args.report,
         rows: &args.only,
-        resume: args.resume,
+        resume: match (args.resume, args.mixed) {
+            (false, _) => Resume::Anew,
+            (true, false) => Resume::Same,
+            (true, true) => Resume::Mixed,
+        },
         time: args.time,
     })
 }
@@ -210,12 +229,30 @@ fn execute(asked: &Asked<'_>) -> Result<Ending, CommandError> {
     };
     let folder = Folder::make(asked.folder)?;
     let most = asked.time.most(setting);
-    let queue = RowQueue::new(&rows, (setting, asked.resume), &folder, device, most);
+    if asked.resume == Resume::Same {
+        refuse_others(&folder, &rows)?;
+    }
+    let resume = asked.resume != Resume::Anew;
+    let queue = RowQueue::new(&rows, (setting, resume), &folder, device, most);
     let ended = queue.run(&starters).map(Ending::new);
     // What was measured is worth a report, also if the rest was not.
     report::write(asked.folder)?;
     Stream::Stdout.print(&format!("report: {}\n", asked.folder.display()))?;
     ended
+}
+
+/// Refuses a folder with rows of another build or machine.
+fn refuse_others(folder: &Folder, rows: &[Definition]) -> Result<(), CommandError> {
+    let here = Identity::here();
+    let known = rows.iter().filter_map(|row| folder.row(row.plan.id));
+    match known.map(|row| row.identity).find(|found| *found != here) {
+        None => Ok(()),
+        Some(found) => Err(CommandError::Mixed {
+            place: folder.0.display().to_string(),
+            found: format!("build {}, {}", found.build, found.machine),
+            wanted: format!("build {}, {}", here.build, here.machine),
+        }),
+    }
 }
 
 /// Leaves out all cells but those of groups with this in their names. Whether there are any.
@@ -250,6 +287,28 @@ fn read_device(place: &std::path::Path) -> Result<DeviceSpec, CommandError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rows::report::samples;
+
+    #[test]
+    fn a_folder_of_another_build_or_machine_is_refused() {
+        let place = tempfile::tempdir().unwrap();
+        let folder = Folder::make(place.path()).unwrap();
+        let rows = table::all(Setting { hal: Hal::Host, quick: true });
+        let here = Identity::here();
+        for (identity, is_fine) in [
+            (here.clone(), true),
+            (Identity { build: "another".to_owned(), ..here.clone() }, false),
+            (Identity { machine: "another".to_owned(), ..here }, false),
+        ] {
+            let row = samples::row("7.2.1", "a row", Vec::new(), Vec::new());
+            let row = crate::rows::document::Row { identity, ..row };
+            folder.write_row(&row, &rows[0]).unwrap();
+            let refused = refuse_others(&folder, &rows);
+            assert_eq!(refused.is_ok(), is_fine);
+            let said = refused.err().map(|error| error.to_string());
+            assert!(said.is_none_or(|said| said.contains("--mixed")));
+        }
+    }
 
     #[test]
     fn gpus_that_make_no_sense_are_refused() {

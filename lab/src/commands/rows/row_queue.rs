@@ -12,6 +12,7 @@ use xsched_sim::scenario::DeviceSpec;
 use crate::error::CommandError;
 use crate::rows::document::{Row, Status};
 use crate::rows::files::{Folder, NO_TIME, counts, is_done, is_finding, words};
+use crate::rows::identity::Identity;
 use crate::rows::prestart::{Planned, Prestart};
 use crate::rows::run::{Lab, RunError, coming};
 use crate::rows::session::Starter;
@@ -181,7 +182,9 @@ impl<'a> RowQueue<'a> {
     /// What an earlier call measured of a row, if it counts.
     fn before(&self, row: &Definition) -> Option<Row> {
         let row = self.folder.row(row.plan.id).filter(|_| self.resume);
-        row.filter(|row| counts(row, self.setting.hal.name(), self.setting.quick))
+        let row = row.filter(|row| counts(row, self.setting.hal.name(), self.setting.quick));
+        // A row is of one build and machine, whatever others of the folder are.
+        row.filter(|row| row.identity == Identity::here())
     }
 
     fn head(&self, number: usize) -> String {
@@ -226,9 +229,8 @@ fn summary(head: &str, row: &Row) -> String {
             Some(false) => "MISSED",
             None => "open",
         };
-        let said = [Some(&verdict.measured), verdict.open.as_ref(), verdict.bound.as_ref()];
-        let said = said.into_iter().flatten().map(String::as_str);
-        let said: Vec<&str> = said.filter(|said| !said.is_empty()).collect();
+        let said = [Some(verdict.value()), verdict.open.clone()].into_iter().flatten();
+        let said: Vec<String> = said.filter(|said| !said.is_empty()).collect();
         text += &format!("  {met}: {}: {}\n", verdict.goal, said.join("; "));
     }
     text
@@ -259,7 +261,7 @@ mod tests {
             measured: measured.to_owned(),
             met: None,
             open: open.map(str::to_owned),
-            bound: None,
+            interval: None,
         };
         row.verdicts = vec![verdict("0.864", Some("too few samples")), verdict("", Some("no P99"))];
         let text = summary("1/1", &row);

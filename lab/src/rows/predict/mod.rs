@@ -181,6 +181,7 @@ impl<'a> Group<'a> {
             name: cell.name.clone(),
             way: cell.way.name().to_owned(),
             status: Status::Measured,
+            counts: None,
             roles: cell.roles().map(|of| role(&of.spec.name)).collect(),
             seconds: 0.0,
         })

@@ -24,6 +24,8 @@ const LINES_MAX: usize = 14;
 const GOAL: usize = 13;
 /// The style of what runs alone: grey and dotted.
 const ALONE: usize = 20;
+/// Points of a distribution: as many as can be told apart in 1,000 pixels.
+const POINTS: usize = 200;
 /// Styles before the next pattern.
 const COLORS: usize = 7;
 
@@ -94,11 +96,17 @@ fn groups(row: &Row) -> Vec<&str> {
 
 /// A distribution in percent over milliseconds.
 fn distribution(name: String, progress: &Progress) -> Line {
-    let count = progress.cdf_us.len().max(1) as f64;
-    let points = progress.cdf_us.iter().enumerate();
-    let point = |(n, us): (usize, &f64)| (us / 1e3, 100.0 * (n + 1) as f64 / count);
-    let from = progress.cdf_us.first().map(|us| (us / 1e3, 0.0));
-    let line = Line::new(name, from.into_iter().chain(points.map(point)).collect());
+    let mut sorted = progress.samples.times_us.clone();
+    sorted.sort_unstable();
+    let last = sorted.len().saturating_sub(1);
+    let points = sorted.len().min(POINTS);
+    let point = |n: usize| {
+        let rank = if points > 1 { n * last / (points - 1) } else { 0 };
+        let ms = *sorted.get(rank)? as f64 / 1e3;
+        Some((ms, 100.0 * (rank + 1) as f64 / sorted.len() as f64))
+    };
+    let from = sorted.first().map(|&us| (us as f64 / 1e3, 0.0));
+    let line = Line::new(name, from.into_iter().chain((0..points).filter_map(point)).collect());
     line.of_samples(progress.latency.samples as u64)
 }
 
@@ -155,7 +163,8 @@ fn windows(row: &Row, group: &str) -> Result<Chart, String> {
     let mut lines = Vec::new();
     for cell in measured(row).filter(|cell| split(cell).0 == group) {
         for role in &cell.roles {
-            let windows = role.beside.as_ref().map(|beside| beside.windows_percent.as_slice());
+            let windows =
+                role.beside.as_ref().map(|beside| beside.samples.windows_percent.as_slice());
             let windows = windows.unwrap_or_default().iter().enumerate();
             let points: Vec<_> = windows.map(|(n, part)| (n as f64, *part)).collect();
             let name = format!("{}: {}", split(cell).1, role.name);

@@ -192,7 +192,7 @@ mod tests {
     fn verdicts_cells_and_errors_are_in_every_form() {
         let (row, predicted) = fixed_priority();
         let report = written(&[row], &[predicted]);
-        for text in ["1 of 3 goals missed", "one command of the background", "MPS does not start"] {
+        for text in ["1 of 3 goals missed", "1.07 (1.050 to 1.090)", "MPS does not start"] {
             assert!(report.markdown.contains(text) && report.html.contains(text), "{text}");
         }
         assert!(report.markdown.contains("Over all 2 predicted values"), "{}", report.markdown);
@@ -283,13 +283,37 @@ mod tests {
     }
 
     #[test]
+    fn rows_of_several_builds_are_no_single_total() {
+        let (one, _) = fixed_priority();
+        let mut other = row("8.1.1", "Harvesting", Vec::new(), Vec::new());
+        other.verdicts = vec![verdict(Some(true))];
+        let first_line = |rows: &[Row]| {
+            let text = written(rows, &[]).markdown;
+            (text.lines().nth(2).unwrap_or_default().to_owned(), text)
+        };
+        let (first, text) = first_line(&[one.clone(), other.clone()]);
+        assert!(first.contains("2 rows; the plan has 4 goals (2 met, 1 missed, 1 open)"), "{text}");
+        for change in [0, 1] {
+            let mut other = other.clone();
+            match change {
+                0 => other.identity.build = "another".to_owned(),
+                _ => other.hardware = "another GPU".to_owned(),
+            }
+            let (first, text) = first_line(&[one.clone(), other]);
+            assert!(first.contains("of 2 builds or machines"), "{text}");
+            assert!(text.contains("1 rows; the plan has 3 goals (1 met, 1 missed, 1 open)"));
+            assert!(text.contains("1 rows; the plan has 1 goals (1 met, 0 missed, 0 open)"));
+        }
+    }
+
+    #[test]
     fn quick_runs_and_rows_to_come_are_said() {
         let mut quick = row("8.1.1", "Harvesting", vec![cell("p", "native", 6.0)], Vec::new());
         quick.quick = true;
         quick.verdicts = vec![verdict(None)];
         let report = written(&[quick], &[prediction("5.1", Vec::new())]);
         let absent = "Nothing of these rows is in this folder: 4.2.1, 4.2.2, 5.2,";
-        for text in ["too few samples for verdicts", "not measured yet", "no verdict", absent] {
+        for text in ["too few samples for a P99", "not measured yet", "no verdict", absent] {
             assert!(report.markdown.contains(text), "{text}: {}", report.markdown);
         }
     }
@@ -320,7 +344,7 @@ mod tests {
             "with stand-ins on the processor",
             "Fixed Priority Policy (stand-in)",
             "| resnet152 (stand-in) |",
-            "open: too few samples",
+            "open: the interval contains the goal",
         ] {
             assert!(report.markdown.contains(text), "{text}: {}", report.markdown);
             assert!(report.html.contains(text.trim_matches(['|', ' '])), "{text}");

@@ -1,20 +1,18 @@
 //! Documents for tests.
 
 use super::super::document::{
-    Cell, Figure, Key, Prediction, Progress, Role, Row, Status, VERSION, Verdict,
+    Cell, Figure, Key, Prediction, Progress, Role, Row, Samples, Status, VERSION, Verdict,
 };
-use crate::stats::Quantiles;
+use super::super::identity::Identity;
 
 /// Latencies of 1,000 requests from this on, each a thousandth longer.
 pub(super) fn progress(ms: f64, rate_per_s: f64) -> Progress {
-    let ns: Vec<u64> = (0..1_000).map(|n| (ms * 1e3 * f64::from(1_000 + n)) as u64).collect();
-    Progress {
-        latency: Quantiles::of(&ns),
-        rate_per_s,
-        cdf_us: ns.iter().step_by(5).map(|&ns| ns as f64 / 1e3).collect(),
+    Progress::from(Samples {
+        times_us: (0..1_000).map(|n| (ms * f64::from(1_000 + n)) as u64).collect(),
+        rates_per_s: vec![rate_per_s; 20],
         windows_percent: vec![76.0, 74.0, 75.5],
-        ..Progress::default()
-    }
+        ..Samples::default()
+    })
 }
 
 pub(crate) fn cell(group: &str, way: &str, ms: f64) -> Cell {
@@ -29,6 +27,7 @@ pub(crate) fn cell(group: &str, way: &str, ms: f64) -> Cell {
         name: format!("{group}, {way}"),
         way: way.to_owned(),
         status: Status::Measured,
+        counts: None,
         roles: vec![role("foreground", 5.0, ms), role("background", 5.0, 8.0)],
         seconds: 4.0,
     }
@@ -47,6 +46,7 @@ pub(crate) fn row(id: &str, name: &str, cells: Vec<Cell>, figures: Vec<Figure>) 
         date: "2026-11-25T16:00:00Z".to_owned(),
         hal: "cuda".to_owned(),
         hardware: "NVIDIA H200".to_owned(),
+        identity: Identity::default(),
         software: [("torch".to_owned(), "2.11".to_owned())].into(),
         quick: false,
         status: Status::Measured,
@@ -65,8 +65,8 @@ pub(super) fn verdict(met: Option<bool>) -> Verdict {
         whose: "plan".to_owned(),
         measured: "1.07".to_owned(),
         met,
-        open: met.is_none().then(|| "too few samples for a verdict".to_owned()),
-        bound: (met == Some(false)).then(|| "one command of the background".to_owned()),
+        interval: Some((1.05, 1.09)),
+        open: met.is_none().then(|| "the interval contains the goal".to_owned()),
     }
 }
 

@@ -3,7 +3,7 @@
 use super::super::document::{Cell as Measured, Progress, Role, Row, Status};
 use super::Input;
 use super::compare::Pair;
-use super::summary::{judgement, outcome};
+use super::summary::{OURS, goal_of, judgement, outcome};
 use crate::report::{Block, Cell, Table, Tone, count, number, percent, text, words};
 
 /// What is written of a row.
@@ -39,13 +39,13 @@ pub(super) fn blocks(row: &Row, input: &Input) -> Vec<Block> {
 fn goals(row: &Row) -> Table {
     let line = |verdict: &super::super::document::Verdict| {
         vec![
-            words(format!("{} ({})", verdict.goal, verdict.whose)),
-            words(&verdict.measured),
+            words(goal_of("plan", verdict)),
+            words(goal_of(OURS, verdict)),
+            words(verdict.value()),
             judgement(verdict),
-            words(verdict.bound.clone().unwrap_or_default()),
         ]
     };
-    let header = ["goal", "measured", "verdict", "what bounds it"];
+    let header = ["goal of the plan", "our own", "measured", "verdict"];
     Table::new(header, row.verdicts.iter().map(line))
 }
 

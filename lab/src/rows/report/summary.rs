@@ -3,11 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::super::document::{Row, Status, Verdict};
+use super::super::identity;
 use super::super::table;
 use super::compare::{Pair, median, worst};
 use super::{Input, chapters};
 use crate::report::{Block, Cell, Table, Tone, count, number, percent, text, words};
 
+/// Whose goals are not the plan's.
+pub(super) const OURS: &str = "ours";
 /// Predictions within this are near.
 const NEAR: f64 = 0.1;
 /// Predictions that are named because they are the furthest off.
@@ -15,7 +18,20 @@ const WORST: usize = 5;
 
 /// The summary.
 pub(super) fn blocks(input: &Input) -> Vec<Block> {
-    let mut blocks = vec![Block::Heading(1, title(&input.rows)), text(counts(&input.rows))];
+    let mut blocks = vec![Block::Heading(1, title(&input.rows))];
+    let identities = identity::all(&input.rows);
+    if identities.len() > 1 {
+        let several = format!(
+            "These rows are of {} builds or machines and are no single run; totals are of each.",
+            identities.len()
+        );
+        blocks.push(Block::Text(several, Tone::Bad));
+    }
+    for (identity, hardware) in &identities {
+        let is_of = |row: &&Row| row.identity == *identity && row.hardware == *hardware;
+        let rows: Vec<&Row> = input.rows.iter().filter(is_of).collect();
+        blocks.push(text(format!("{}: {}", identity.with(hardware), counts(&rows))));
+    }
     blocks.push(Block::Table(rows(input)));
     blocks.extend(absent(input));
     blocks.push(Block::Heading(2, "The machine".to_owned()));
@@ -63,7 +79,7 @@ fn about(rows: &[Row]) -> Vec<Block> {
     }
     let mut blocks = vec![Block::Table(Table::new(["what", "is"], facts))];
     if rows.iter().any(|row| row.quick) {
-        let quick = "Made with --quick: too few samples for verdicts.";
+        let quick = "Made with --quick: too few samples for a P99, and wide intervals.";
         blocks.push(Block::Text(quick.to_owned(), Tone::Bad));
     }
     blocks
@@ -81,22 +97,15 @@ pub(super) fn judgement(verdict: &Verdict) -> Cell {
     }
 }
 
-fn counts(rows: &[Row]) -> String {
-    let verdicts = || rows.iter().flat_map(|row| &row.verdicts);
-    let met = |met| verdicts().filter(|verdict| verdict.met == met).count();
-    let of = |wanted: fn(&Status) -> bool| rows.iter().filter(|row| wanted(&row.status)).count();
-    format!(
-        "{} rows: {} measured, {} not run, {} failed. {} goals: {} met, {} missed, {} without a \
-         verdict.",
-        rows.len(),
-        of(|status| matches!(status, Status::Measured)),
-        of(|status| matches!(status, Status::NotRun(_))),
-        of(|status| matches!(status, Status::Failed(_))),
-        verdicts().count(),
-        met(Some(true)),
-        met(Some(false)),
-        met(None),
-    )
+/// How many goals of the plan, and of ours, were met.
+fn counts(rows: &[&Row]) -> String {
+    let of = |whose: &str| {
+        let all = || rows.iter().flat_map(|row| &row.verdicts).filter(|one| one.whose == whose);
+        let met = |met| all().filter(|verdict| verdict.met == met).count();
+        let (is, is_not, open) = (met(Some(true)), met(Some(false)), met(None));
+        format!("{} goals ({is} met, {is_not} missed, {open} open)", all().count())
+    };
+    format!("{} rows; the plan has {}, we have {} more.", rows.len(), of("plan"), of(OURS))
 }
 
 /// What a row came to.
@@ -120,7 +129,7 @@ pub(super) fn outcome(row: &Row) -> Cell {
 /// The first goal with the value that was measured, if there is one.
 fn headline(row: &Row) -> String {
     let verdict = row.verdicts.iter().find(|verdict| !verdict.measured.is_empty());
-    verdict.map_or_else(String::new, |one| format!("{}: {}", one.goal, one.measured))
+    verdict.map_or_else(String::new, |one| format!("{}: {}", one.goal, one.value()))
 }
 
 fn rows(input: &Input) -> Table {
@@ -163,19 +172,23 @@ fn absent(input: &Input) -> Option<Block> {
     (!ids.is_empty()).then_some(Block::Text(said, Tone::Faint))
 }
 
+/// The goal, if it is theirs.
+pub(super) fn goal_of<'a>(whose: &str, verdict: &'a Verdict) -> &'a str {
+    if verdict.whose == whose { &verdict.goal } else { "" }
+}
+
 fn goals(rows: &[Row]) -> Table {
     let line = |row: &Row, verdict: &Verdict| {
         vec![
             words(&row.id),
-            words(&verdict.goal),
-            words(&verdict.whose),
-            words(&verdict.measured),
+            words(goal_of("plan", verdict)),
+            words(goal_of(OURS, verdict)),
+            words(verdict.value()),
             judgement(verdict),
-            words(verdict.bound.clone().unwrap_or_default()),
         ]
     };
     let lines = rows.iter().flat_map(|row| row.verdicts.iter().map(move |one| line(row, one)));
-    let header = ["row", "goal", "whose", "measured", "verdict", "what bounds it"];
+    let header = ["row", "goal of the plan", "our own", "measured", "verdict"];
     Table::new(header, lines)
 }
 

@@ -6,7 +6,6 @@ use super::super::document::{Progress, Role};
 use super::super::measure::Phase;
 use super::super::plan::{CellPlan, InTurns, RolePlan, Way};
 use super::super::protocol::Load;
-use super::super::quantities::CORES;
 use super::super::session::Session;
 use super::super::timing::{few, least, wanted_s};
 use super::turns::CoRun;
@@ -53,7 +52,8 @@ impl<'a> Run<'_, 'a> {
                 }
                 None => {
                     let samples = if decides { cell.samples } else { 0 };
-                    alone(&self.enough(number, session, (asked, samples), (&loads, 0))?, name)
+                    let asked = (asked, samples);
+                    alone(&self.enough(number, session, asked, (&loads, 0), None)?, name)
                 }
             };
             let Some(progress) = progress else {
@@ -100,7 +100,7 @@ impl<'a> Run<'_, 'a> {
             cell.roles().map(|role| self.role(cell, role, Some(&phase))).collect();
         if let Some(role) = roles.iter_mut().find(|role| role.name == cell.measured) {
             role.alone = alone.or(role.alone.take());
-            role.beside.iter_mut().for_each(|beside| beside.more.extend(turns.more()));
+            role.beside.iter_mut().for_each(|beside| beside.samples.turns.clone_from(&turns));
         }
         let is_idle = |role: &Role| role.beside.as_ref().is_none_or(|b| b.latency.samples == 0);
         if roles.first().is_some_and(is_idle) {
@@ -109,18 +109,23 @@ impl<'a> Run<'_, 'a> {
         Ok(self.with_windows(roles, &phase))
     }
 
-    /// A phase, and more of it until the role that decides has enough samples for a P99, if it is
-    /// to have so many and the time is not too short for them.
+    /// A phase behind others, and more of it until the role that decides has enough samples for a
+    /// P99, if it is to have so many and the time is not too short for them.
     pub(super) fn enough(
         &self,
         number: usize,
         session: &mut Session<'_>,
         (asked, samples): ((f64, Option<&String>), u32),
         (loads, part): (&Loads, u32),
+        before: Option<Phase>,
     ) -> Result<Phase, Fault> {
         let mut parts = part * (1 + RETRIES)..;
         let mut part = || parts.next().unwrap_or_default();
         let mut phase = self.phase(number, session, asked, (loads, part()))?;
+        if let Some(mut before) = before {
+            before.append(phase);
+            phase = before;
+        }
         let (wanted_s, Some(role)) = asked else { return Ok(phase) };
         let wanted = P99_SAMPLES.min(samples as usize);
         for _ in 0..RETRIES {
@@ -191,6 +196,6 @@ impl<'a> Run<'_, 'a> {
 /// What a role did alone, with the processors that were in use.
 pub(super) fn alone(phase: &Phase, name: &str) -> Option<Progress> {
     let mut progress = phase.progress(name)?;
-    progress.more.insert(CORES.to_owned(), phase.cores.iter().sum());
+    progress.samples.cores.clone_from(&phase.cores);
     Some(progress)
 }

@@ -1,18 +1,18 @@
 //! Turns with the reference: the speed of a GPU and of its host changes by itself, which then
 //! happens to what is compared alike.
 
-use super::super::document::{Progress, Turns};
+use super::super::document::Progress;
 use super::super::measure::Phase;
 use super::super::plan::{CellPlan, InTurns};
 use super::super::session::Session;
 use super::super::timing::{LONG_TURNS, wanted_s};
 use super::phases::{Loads, RETRIES, TIME_MARGIN, alone};
 use super::{Fault, Run, nothing};
-use crate::stats::P99_SAMPLES;
+use crate::stats::{P99_SAMPLES, PAIRS_MIN};
 
 /// So often the reference and another way take turns, if a turn has so many requests, and ten times
 /// what it takes to settle. Of what phases take to settle, a turn takes a tenth.
-const TURNS: (f64, f64) = (5.0, 40.0);
+const TURNS: (f64, f64) = (PAIRS_MIN as f64, 40.0);
 const TURN_SAMPLES: u32 = 10;
 const SETTLES: f64 = 10.0;
 
@@ -25,7 +25,7 @@ pub(super) struct CoRun {
     /// What the role that decides did alone meanwhile.
     pub(super) alone: Option<Progress>,
     /// Its P99s, in the reference and here.
-    pub(super) turns: Turns,
+    pub(super) turns: Vec<(f64, f64)>,
 }
 
 impl<'a> Run<'_, 'a> {
@@ -51,18 +51,20 @@ impl<'a> Run<'_, 'a> {
         let count = (all_s / least_s).clamp(few, many).floor();
         let asked = (all_s / count, settle_s, decides);
         let (mut native, mut here) = (None, None);
-        let mut turns = Turns::default();
+        let mut turns = Vec::new();
         let p50_us = |phase: &Phase| phase.work(name).map_or(0.0, |did| did.latency.p50_us);
         for turn in 0..count as u32 {
             let part = |session: &mut Session<'_>| Self::part(session, asked, (loads, turn));
             let (one, other) = in_turn(turn, (reference, session), part)?;
-            turns.push(p50_us(&one), p50_us(&other));
+            turns.push((p50_us(&one), p50_us(&other)));
             join(&mut native, one);
             join(&mut here, other);
         }
         Ok(native.zip(here).and_then(|(native, here)| {
             let (native, mut here) = (alone(&native, name)?, alone(&here, name)?);
-            here.set_beside(&native, &turns);
+            let samples = &mut here.samples;
+            samples.native_cores = native.samples.cores;
+            turns.into_iter().for_each(|(native, here)| samples.push_turn(native, here));
             Some(here)
         }))
     }
@@ -79,8 +81,8 @@ impl<'a> Run<'_, 'a> {
         let asked = ((seconds, Some(&cell.measured)), cell.samples);
         let is_in_turns = cell.in_turns != InTurns::Nothing;
         let Some(mut running) = self.reference.take_if(|_| is_in_turns) else {
-            let phase = self.enough(number, session, asked, (loads, 0))?;
-            return Ok(CoRun { phase, alone: None, turns: Turns::default() });
+            let phase = self.in_parts(number, cell, session, seconds, loads)?;
+            return Ok(CoRun { phase, alone: None, turns: Vec::new() });
         };
         let both = (&mut running.session, session);
         let taken = match cell.in_turns {
@@ -89,6 +91,27 @@ impl<'a> Run<'_, 'a> {
         };
         self.reference = Some(running);
         taken
+    }
+
+    /// All roles beside each other, in as many parts as there are turns elsewhere, so that what is
+    /// said once for each part, as processor time, has an interval.
+    fn in_parts(
+        &self,
+        number: usize,
+        cell: &CellPlan,
+        session: &mut Session<'a>,
+        seconds: f64,
+        loads: &Loads,
+    ) -> Result<Phase, Fault> {
+        let (count, decides) = (self.long_turns() as u32, Some(&cell.measured));
+        let mut all = None;
+        for part in 1..count {
+            let each_s = self.seconds(number, seconds / f64::from(count))?;
+            let asked = (each_s, self.clock.settle_s(), decides);
+            join(&mut all, Self::part(session, asked, (loads, part))?);
+        }
+        let asked = ((seconds / f64::from(count), decides), cell.samples);
+        self.enough(number, session, asked, (loads, 0), all)
     }
 
     /// So often all roles take turns.
@@ -108,13 +131,14 @@ impl<'a> Run<'_, 'a> {
         let count = self.long_turns();
         self.has_time(2.0 * count as f64 * self.seconds(number, seconds)?)?;
         let p99_us = |phase: &Phase| phase.progress(decides?)?.latency.p99_us;
-        let (mut all, mut turns) = (None, Turns::default());
+        let (mut all, mut turns) = (None, Vec::new());
         for turn in 0..count as u32 {
-            let phase =
-                |session: &mut Session<'_>| self.enough(number, session, asked, (loads, turn));
+            let phase = |session: &mut Session<'_>| {
+                self.enough(number, session, asked, (loads, turn), None)
+            };
             let (native, here) = in_turn(turn, (reference, session), phase)?;
             if let Some((native, here)) = p99_us(&native).zip(p99_us(&here)) {
-                turns.push(native, here);
+                turns.push((native, here));
             }
             join(&mut all, here);
         }
@@ -160,7 +184,7 @@ impl<'a> Run<'_, 'a> {
         }
         let phase = all.ok_or_else(|| nothing(name))?;
         let alone = own.and_then(|own| alone(&own, name));
-        Ok(CoRun { phase, alone, turns: Turns::default() })
+        Ok(CoRun { phase, alone, turns: Vec::new() })
     }
 
     /// The load of the role that decides, alone, and how long its samples take.

@@ -18,7 +18,8 @@ use rustix::time::{ClockId, clock_gettime};
 use serde_json::json;
 use xsched::policies::Any;
 use xsched::{
-    Device, Hints, Level, PolicyHint, Priority, ProcessId, Runtime, WindowConfig, XQueueConfig,
+    Device, Hints, Level, PolicyHint, Priority, ProcessId, Runtime, Stats, WindowConfig,
+    XQueueConfig,
 };
 use xsched_core::hal::Backend;
 use xsched_core::hint::Laxity;
@@ -26,6 +27,7 @@ use xsched_core::id::QueueId;
 use xsched_hal_host::{BusyLoop, HostCommand, HostConfig, HostDevice};
 
 use self::role::{Phase, Role, Sink};
+use super::counts::Counts;
 use super::protocol::{Answer, Order, RoleAnswer, RoleSpec, Spec, VERSION};
 use crate::device::LabError;
 use crate::error::CommandError;
@@ -155,7 +157,22 @@ impl Program {
         });
         let roles = done.into_iter().collect::<Result<_, _>>()?;
         let cpu_ns = ns_of(ClockId::ProcessCPUTime) - cpu_before;
-        Ok(Answer { phase: order.phase, begin_ns, end_ns: now_ns(), cpu_ns, roles })
+        let end_ns = now_ns();
+        Ok(Answer { phase: order.phase, begin_ns, end_ns, cpu_ns, counts: self.counts(), roles })
+    }
+
+    /// What became of the launches, where there are XQueues.
+    fn counts(&self) -> Option<Counts> {
+        let each = self.roles.values().filter_map(Role::stats);
+        let of = |stats: Stats| Counts {
+            scheduled: stats.submitted,
+            holds: stats.hold_latency.count(),
+            ..Counts::default()
+        };
+        each.map(of).reduce(|mut all, one| {
+            all.add(one);
+            all
+        })
     }
 }
 
@@ -258,6 +275,8 @@ mod tests {
             let answer = program.phase(&Order { phase: 3, part: 0, seconds: 0.1, load }).unwrap();
             assert_eq!((answer.phase, answer.roles.len()), (3, 2));
             assert!(answer.cpu_ns > 0 && answer.end_ns > answer.begin_ns);
+            let is_scheduled = |counts: Counts| counts.scheduled > 0 && counts.holds > 0;
+            assert_eq!(answer.counts.is_some_and(is_scheduled), way == "xsched", "{answer:?}");
             for role in answer.roles.values() {
                 assert!(!role.begin_ns.is_empty() && role.begin_ns.len() == role.end_ns.len());
                 assert!(role.end_ns.iter().all(|&end| end <= answer.end_ns));

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use xsched::{Ticket, XQueue};
+use xsched::{Stats, Ticket, XQueue};
 use xsched_core::hal::{Halves, LevelAdapter, Retire, Submit};
 use xsched_core::id::CmdId;
 use xsched_hal_host::{HostCommand, HostConfig, HostPreempt, HostRetire, HostSubmit};
@@ -132,6 +132,14 @@ impl Role {
         seed: u64,
     ) -> Self {
         Self { sink, commands, tokens, random: generator(seed, 0) }
+    }
+
+    /// Figures of the role's XQueue, if it has one.
+    pub(super) fn stats(&self) -> Option<Stats> {
+        match &self.sink {
+            Sink::Plain(_) => None,
+            Sink::Queue(queue) => Some(queue.stats()),
+        }
     }
 
     /// What the role needs alone.

@@ -188,8 +188,9 @@ impl Group {
         Self { priorities: priorities.to_vec(), ..self }
     }
 
-    pub(super) fn options(self, options: &[&str]) -> Self {
-        Self { options: options.iter().map(|&option| option.to_owned()).collect(), ..self }
+    pub(super) fn options(mut self, options: &[&str]) -> Self {
+        self.options.extend(options.iter().map(|&option| option.to_owned()));
+        self
     }
 
     pub(super) fn variable(mut self, name: &str, value: impl ToString) -> Self {

@@ -2,19 +2,15 @@
 
 use xsched_sim::stats::Goal;
 
-/// What bounds a process of the highest priority beside another process.
-pub(super) const HOLD: &str =
-    "a hold waits for the other process's next gate, and for the GPU's change of processes";
-/// What bounds what is launched kernel by kernel.
-pub(super) const LAUNCHES: &str =
-    "kernel by kernel it takes what the host takes to launch, which varies";
+/// What scheduling may use of a core, by the plan.
+pub(super) const CORES_MAX_PERCENT: f64 = 5.0;
 
 /// A value that is asked for.
 #[derive(Clone, Debug)]
 pub(crate) struct GoalPlan {
     /// In words, as `P99 of high over its P99 alone`.
     pub(crate) what: String,
-    /// Whose goal it is: `paper`, `plan` or `issue`.
+    /// Whose goal it is: `plan`, or `ours` where the plan has none or has another load.
     pub(crate) whose: &'static str,
     /// The cell that decides.
     pub(crate) cell: String,
@@ -26,8 +22,6 @@ pub(crate) struct GoalPlan {
     pub(crate) goal: Goal,
     /// Whether it is a time that only makes sense on a GPU.
     pub(crate) is_time: bool,
-    /// What bounds it, where that is known.
-    pub(crate) bound: Option<&'static str>,
 }
 
 impl GoalPlan {
@@ -45,16 +39,11 @@ impl GoalPlan {
             quantity,
             goal,
             is_time: false,
-            bound: None,
         }
     }
 
     pub(super) fn time(self) -> Self {
         Self { is_time: true, ..self }
-    }
-
-    pub(super) fn bound(self, bound: &'static str) -> Self {
-        Self { bound: Some(bound), ..self }
     }
 }
 

@@ -8,16 +8,21 @@ mod overhead;
 mod policies;
 mod scripts;
 
+use super::counts::Treatment;
 use super::plan::{CellPlan, Hal, InTurns, LoadPlan, Program, RolePlan, RowPlan, Way};
 use super::protocol::Profile;
-use super::quantities::P99_OVER_NATIVE;
+use super::quantities::{ALL, MORE_CORES, P99_OVER_NATIVE};
 use super::timing::{LONG_TURNS, few, least, wanted_s};
+use xsched_sim::stats::Goal;
 
+use self::goals::CORES_MAX_PERCENT;
 pub(crate) use self::goals::{GoalPlan, ResultPlan};
 
 /// Cells of a row in a quick look on a GPU.
 const QUICK_CELLS: usize = 3;
 
+/// By so much the speed of a device changes by itself: 11 % on an H200, 2026-11-28.
+const SPEED_CHANGE: f64 = 0.11;
 /// About what the start of a program takes, in seconds.
 const START_S: f64 = 10.0;
 /// About what a request is.
@@ -86,19 +91,41 @@ impl Definition {
         self.results.retain(|result| kept.contains(&&result.cell));
     }
 
-    /// Has those cells take turns with the reference that are judged by how they are over it.
+    /// Has those cells take turns with the reference that are judged by how they are over it, if
+    /// the change of a device's speed counts for the goal.
     fn take_turns(&mut self) {
         for goal in &self.goals {
-            let in_turns = match goal.quantity {
-                "mean_over_alone" | "p99_over_alone" => InTurns::Alone,
-                P99_OVER_NATIVE => InTurns::All,
+            let in_turns = match (goal.quantity, goal.goal) {
+                ("mean_over_alone" | "p99_over_alone", _) => InTurns::Alone,
+                (P99_OVER_NATIVE, Goal::AtMost(most)) if most > 1.0 - SPEED_CHANGE => InTurns::All,
                 _ => continue,
             };
             let judged = self.plan.cells.iter_mut().filter(|cell| {
                 cell.name == goal.cell && cell.measured == goal.role && cell.way != Way::Native
             });
-            judged.for_each(|cell| cell.in_turns = in_turns);
+            for cell in judged.filter(|cell| cell.in_turns != InTurns::Alone) {
+                cell.in_turns = in_turns;
+            }
         }
+    }
+
+    /// Asks for the plan's processor time of all cells that schedule and are judged by something.
+    fn judge_processor(&mut self) {
+        let is_asked = |goals: &[GoalPlan], cell: &CellPlan| {
+            let of_cell = |goal: &&GoalPlan| goal.cell == cell.name;
+            let mut of_cell = goals.iter().filter(of_cell).peekable();
+            of_cell.peek().is_some() && of_cell.all(|goal| goal.quantity != MORE_CORES)
+        };
+        let schedules = |cell: &&CellPlan| Treatment::of(cell) != Treatment::Nothing;
+        let cells = self.plan.cells.iter().filter(schedules);
+        let cells = cells.filter(|cell| is_asked(&self.goals, cell));
+        let goal = |cell: &CellPlan| {
+            let what = format!("{}: percent of a core more than without XSched", cell.name);
+            let of = (cell.name.as_str(), ALL, MORE_CORES);
+            GoalPlan::new("plan", &what, of, Goal::AtMost(CORES_MAX_PERCENT)).time()
+        };
+        let goals: Vec<GoalPlan> = cells.map(goal).collect();
+        self.goals.extend(goals);
     }
 
     /// What it takes beside the others: starts of programs, and phases.
@@ -185,6 +212,7 @@ pub(crate) fn all(setting: Setting) -> Vec<Definition> {
     if setting.quick && setting.hal != Hal::Host {
         rows.iter_mut().for_each(Definition::shorten);
     }
+    rows.iter_mut().for_each(Definition::judge_processor);
     rows.iter_mut().for_each(Definition::take_turns);
     rows
 }
@@ -224,8 +252,11 @@ mod tests {
         };
         let mut alone = 0;
         for row in all(full) {
-            let goals = row.goals.iter().filter(|goal| {
-                ["p99_over_alone", "mean_over_alone", P99_OVER_NATIVE].contains(&goal.quantity)
+            let goals = row.goals.iter().filter(|goal| match goal.quantity {
+                "p99_over_alone" | "mean_over_alone" => true,
+                // 1.06 could be the device; 0.11 could not.
+                P99_OVER_NATIVE => goal.goal.is_met(0.95) && !goal.goal.is_met(1.2),
+                _ => false,
             });
             let judged: BTreeSet<_> = goals.map(|goal| goal.cell.clone()).collect();
             let turns = of(&row, InTurns::Alone);
@@ -236,9 +267,12 @@ mod tests {
                 assert!(row.plan.cells.iter().any(is_reference), "{}", cell.name);
             }
         }
-        assert_eq!(alone, 11, "7.2.1, 5.4, 8.3.1, and 8.1.2");
+        assert_eq!(alone, 13, "7.2.1, 5.4, 8.3.1, and 8.1.2");
         let arrivals = all(full).into_iter().find(|row| row.plan.id == "8.3.2").unwrap();
-        assert_eq!(of(&arrivals, InTurns::All), ["1000 per s, xsched".to_owned()].into());
+        assert_eq!(
+            of(&arrivals, InTurns::All),
+            ["", ", K 2"].map(|k| format!("1000 per s, xsched{k}")).into()
+        );
     }
 
     #[test]

@@ -1,8 +1,9 @@
 //! Section 7.2: priorities and parts, with two processes of ResNet-152.
 
 use super::super::plan::{RolePlan, Way};
+use super::super::quantities::{MORE_CORES, P99_OVER_NATIVE};
 use super::build::{Granularity, Group, role};
-use super::goals::{GoalPlan, HOLD, results};
+use super::goals::{GoalPlan, results};
 use super::{Definition, Setting};
 use xsched_sim::stats::Goal;
 
@@ -12,10 +13,13 @@ const LOAD_PERCENT: f64 = 20.0;
 const SHARES: (u8, u8) = (75, 25);
 
 /// Inputs of a request kernel by kernel. With fewer, the host's launches take longer than the
-/// kernels, and the device is idle most of the time; with 16, a request in a hundred takes half as
-/// long again since the host was late, which would be judged where a P99 is.
-const EAGER_BATCH: u32 = 32;
-const EAGER_BATCH_OF_PARTS: u32 = 16;
+/// kernels, and the device is idle most of the time.
+const EAGER_BATCH: u32 = 16;
+/// With 16, the host is late for a request in a hundred, which is where a P99 is; with twice as
+/// many it is not. Both are shown.
+const LARGE_BATCH: u32 = 32;
+/// What the daemon leaves to those below by default, as part of the device.
+const FLOOR: f64 = 0.05;
 
 /// The name of a mode.
 const fn mode(graph: bool) -> &'static str {
@@ -30,30 +34,39 @@ fn resnet(name: &str, graph: bool, eager_batch: u32) -> RolePlan {
 pub(super) fn fixed(setting: Setting) -> Definition {
     let mut row = Definition::new("7.2.1", "Fixed Priority Policy", "fixed_priority");
     row.figure = Some("9");
-    for graph in [false, true] {
-        let one = |name| resnet(name, graph, EAGER_BATCH);
+    for (mode, graph, batch, whose) in [
+        ("eager", false, EAGER_BATCH, "plan"),
+        ("graph", true, EAGER_BATCH, "plan"),
+        ("large eager", false, LARGE_BATCH, "ours"),
+    ] {
+        let one = |name| resnet(name, graph, batch);
         let [foreground, background] = ["foreground", "background"].map(one);
         let roles =
             vec![foreground.priority(10).busy(LOAD_PERCENT), background.priority(-10).endless(2)];
-        let group =
-            Group::new(format!("{}, processes", mode(graph)), Granularity::Processes, roles);
+        let group = Group::new(format!("{mode}, processes"), Granularity::Processes, roles);
+        // A stand-in's host is never late.
+        let group = group.needs_gpu(batch == LARGE_BATCH);
         let group = group.ways(&[Way::Native, Way::Xsched, Way::Mps, Way::MpsXsched]);
         let cell = group.cell_name(Way::Xsched);
-        let of = |role, quantity| (cell.as_str(), role, quantity);
-        let goal = GoalPlan::new(
-            "plan",
-            &format!("{}: P99 of foreground at 20 % load over its P99 alone", mode(graph)),
-            of("foreground", "p99_over_alone"),
-            Goal::AtMost(1.3),
-        );
-        row.goals.push(goal.bound(HOLD));
-        // What the foreground leaves is four fifths; half of that counts as running.
-        row.goals.push(GoalPlan::new(
-            "plan",
-            &format!("{}: background's rate over its rate alone", mode(graph)),
-            of("background", "kept"),
-            Goal::AtLeast(0.4),
-        ));
+        let goal = |whose, what: &str, (role, quantity), goal| {
+            let what = format!("{mode}: {what}");
+            GoalPlan::new(whose, &what, (cell.as_str(), role, quantity), goal)
+        };
+        let (p99, kept) = (("foreground", "p99_over_alone"), ("background", "kept"));
+        let at_20 = "P99 of foreground at 20 % load over its P99";
+        row.goals.extend([
+            goal(whose, &format!("{at_20} alone"), p99, Goal::AtMost(1.3)),
+            goal(
+                whose,
+                &format!("{at_20} without XSched"),
+                (p99.0, P99_OVER_NATIVE),
+                Goal::AtMost(1.0),
+            ),
+            // The plan has it run.
+            goal(whose, "background's rate over its rate alone", kept, Goal::AtLeast(FLOOR)),
+            // The foreground leaves four fifths, and this is half of that.
+            goal("ours", "background's rate over its rate alone", kept, Goal::AtLeast(0.4)),
+        ]);
         row.plan.cells.extend(group.cells(setting));
     }
     let (native, xsched) = ("eager, processes, native", "eager, processes, xsched");
@@ -63,7 +76,7 @@ pub(super) fn fixed(setting: Setting) -> Definition {
         ("foreground_p99_latency_xsched", xsched, "foreground", "p99_ms"),
         ("background_throughput_native", native, "background", "kept"),
         ("background_throughput_xsched", xsched, "background", "kept"),
-        ("cpu_overhead_percent", xsched, "all", "cores_over_native_percent"),
+        ("cpu_overhead_percent", xsched, "all", MORE_CORES),
     ]);
     row
 }
@@ -74,7 +87,7 @@ pub(super) fn partition(setting: Setting) -> Definition {
     row.figure = Some("9");
     row.has_windows = true;
     for graph in [false, true] {
-        let one = |name, share| resnet(name, graph, EAGER_BATCH_OF_PARTS).share(share).endless(2);
+        let one = |name, share| resnet(name, graph, EAGER_BATCH).share(share).endless(2);
         let roles = vec![one("first", SHARES.0), one("second", SHARES.1)];
         let group =
             Group::new(format!("{}, processes", mode(graph)), Granularity::Processes, roles);
@@ -90,10 +103,7 @@ pub(super) fn partition(setting: Setting) -> Definition {
             goal("the first one's part in percent", "first", "share_percent", within),
             goal("P5 of its parts in windows", "first", "window_p5_percent", within),
             goal("P95 of its parts in windows", "first", "window_p95_percent", within),
-            goal("what both keep of what they do alone", "all", "kept", Goal::AtLeast(0.985))
-                .bound(
-                    "the GPU's changes between processes; its own time slices have more of them",
-                ),
+            goal("what both keep of what they do alone", "all", "kept", Goal::AtLeast(0.985)),
         ]);
         row.plan.cells.extend(group.cells(setting));
     }
