@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::{ArgGroup, Args, Parser, Subcommand, value_parser};
 use clap_complete::Shell;
 use xsched_console::program::EXIT_CODES;
-use xsched_launch::{LaunchArgs, Messages};
+use xsched_launch::{Class, LaunchArgs, Messages};
 use xsched_sim::scenario::System;
 
 /// Most seeds that a run or a comparison takes.
@@ -123,6 +123,49 @@ pub(crate) enum Control {
     /// Have xschedd take no new processes, which then run unscheduled. For administrators.
     #[command(after_help = EXIT_CODES)]
     Drain(DrainArgs),
+    /// Give the processes of a cgroup, or one process, a class that they cannot raise. For root.
+    ///
+    /// It counts instead of what the configuration file says of them, also over a restart of
+    /// xschedd, until it is revoked or the cgroup or the process ends.
+    #[command(after_help = EXIT_CODES)]
+    Grant(GrantArgs),
+    /// End a grant: what the configuration file says of its processes counts again. For root.
+    #[command(after_help = EXIT_CODES)]
+    Revoke(RevokeArgs),
+}
+
+#[derive(Debug, Args)]
+#[command(group(ArgGroup::new("processes").required(true).args(["cgroup", "pid"])))]
+pub(crate) struct GrantArgs {
+    /// The folder of the cgroup, as in `/sys/fs/cgroup/job`. Those below it count as well.
+    #[arg(long, value_name = "PATH")]
+    pub(crate) cgroup: Option<PathBuf>,
+    /// The process. Those that it starts do not count.
+    #[arg(long, value_name = "PID")]
+    pub(crate) pid: Option<i32>,
+    /// The class of those that ask for none, and the highest that they may have.
+    #[arg(long, value_enum)]
+    pub(crate) class: Class,
+    /// The share of a GPU that they have together at most, in percent.
+    #[arg(long, value_name = "P", value_parser = value_parser!(u8).range(0..=100))]
+    pub(crate) share: Option<u8>,
+    /// Their highest priority instead of that of the class, up to 255.
+    #[arg(long, value_name = "N", allow_negative_numbers = true,
+        value_parser = value_parser!(i32).range(-255..=255))]
+    pub(crate) priority_max: Option<i32>,
+    /// Their gang, unless they name one when they connect.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) gang: Option<String>,
+    /// What to call it, and them, as in `job 24`; by default the last part of the path, or `pid N`.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) name: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RevokeArgs {
+    /// The name of the grant.
+    #[arg(value_name = "NAME")]
+    pub(crate) name: String,
 }
 
 #[derive(Debug, Args)]

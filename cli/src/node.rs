@@ -8,10 +8,10 @@ use xsched_console::table::table;
 use xsched_daemon::config::{Config, missing_hint};
 use xsched_daemon::{Daemon, is_shown};
 use xsched_node::{
-    Answer, Changed, ClientStatus, NodeError, Outsider, Request, SocketPath, Status,
+    Answer, Changed, ClientStatus, Grant, Grantee, NodeError, Outsider, Request, SocketPath, Status,
 };
 
-use crate::args::{CheckArgs, Control, PsArgs, SetArgs};
+use crate::args::{CheckArgs, Control, GrantArgs, PsArgs, SetArgs};
 use crate::error::CliError;
 
 /// For how long an answer is waited for.
@@ -71,6 +71,14 @@ fn report(status: &Status) -> String {
         let header = ["<what", "pid", "<live", "<otherwise", "by uid", "min ago"];
         text += &table("changed by hand", &header, status.changed.iter().map(changed_row));
     }
+    if !status.grants.is_empty() {
+        let header = ["<grant", "<of", "priority", "highest", "share %", "<gang"];
+        text += &table("granted by root", &header, status.grants.iter().map(grant_row));
+        let more = (status.grants_in_all as usize).saturating_sub(status.grants.len());
+        if more > 0 {
+            text += &format!("and {more} more\n");
+        }
+    }
     if !status.outsiders.is_empty() {
         let header = ["pid", "uid", "<tenant", "<program", "<GPU", "GPU %"];
         text += &table("not scheduled", &header, status.outsiders.iter().map(outsider_row));
@@ -124,6 +132,21 @@ fn gang_row(client: &ClientStatus) -> Vec<String> {
         client.uid.to_string(),
         plain(&client.device),
         plain(&client.state),
+    ]
+}
+
+fn grant_row(grant: &Grant) -> Vec<String> {
+    let of = match &grant.to {
+        Grantee::Cgroup(path) => plain(path),
+        Grantee::Pid(pid) => format!("pid {pid}"),
+    };
+    vec![
+        plain(&grant.name),
+        of,
+        grant.priority.to_string(),
+        grant.priority_max.to_string(),
+        grant.share.map_or_else(|| "-".to_owned(), |share| share.to_string()),
+        plain(grant.gang.as_deref().unwrap_or("-")),
     ]
 }
 
@@ -183,6 +206,8 @@ pub(crate) fn control(command: &Control) -> Result<Ending, CliError> {
         Control::Reset(args) => Request::Reset { pid: args.pid },
         Control::Reload => Request::Reload,
         Control::Drain(args) => Request::Drain { undo: args.undo },
+        Control::Grant(args) => Request::Grant(grant(args)?),
+        Control::Revoke(args) => Request::Revoke { name: args.name.clone() },
         Control::Check(args) => return check(args),
     };
     ask(&request)?;
@@ -190,6 +215,26 @@ pub(crate) fn control(command: &Control) -> Result<Ending, CliError> {
         tell_missing_hint(&args.name);
     }
     Ok(Ending::Fine)
+}
+
+/// What the daemon is to grant.
+fn grant(args: &GrantArgs) -> Result<Grant, CliError> {
+    let (to, name) = match (&args.cgroup, args.pid) {
+        (Some(path), _) => {
+            // The daemon takes no links and no points, and has another working folder.
+            let failed = |source| CliError::Read { place: path.display().to_string(), source };
+            let path = path.canonicalize().map_err(failed)?;
+            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            (Grantee::Cgroup(path.to_string_lossy().into_owned()), name)
+        }
+        (None, pid) => {
+            let pid = pid.unwrap_or_default();
+            (Grantee::Pid(pid), format!("pid {pid}"))
+        }
+    };
+    let (priority, name) = (args.class.priority(), args.name.clone().unwrap_or(name));
+    let priority_max = args.priority_max.unwrap_or(priority);
+    Ok(Grant { name, to, priority, priority_max, share: args.share, gang: args.gang.clone() })
 }
 
 /// Says that a policy does not get what it goes by.

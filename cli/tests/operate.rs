@@ -219,6 +219,27 @@ fn a_record_that_begins_before_the_first_process_is_replayed_exactly() {
     assert_eq!(names(&workload), ["urgent", "batch"]);
 }
 
+#[test]
+fn a_record_has_the_names_of_grants() {
+    let node = Node::new("");
+    let (urgent, batch) = (node.client("urgent", 5), node.client("batch", -5));
+    let (own, out) = (std::process::id().to_string(), node.path("run.xsr"));
+    let grant = ["ctl", "grant", "--pid", &own, "--class", "normal", "--name", "job 24"];
+    node.told(&grant);
+    let out = out.to_str().expect("a plain path");
+    let mut command = node.command(&["record", "--out", out, "--seconds", "1"]);
+    let recorder = thread::spawn(move || command.output().expect("it runs"));
+    while !recorder.is_finished() {
+        batch.unit.note(true);
+        urgent.work(2);
+        batch.unit.note(false);
+    }
+    recorder.join().expect("no panic");
+    let bytes = fs::read(out).expect("the record");
+    let workload = Workload::extract(&Record::parse(&bytes).expect("a record")).expect("requests");
+    assert_eq!(names(&workload), ["job_24__urgent", "job_24__batch"]);
+}
+
 fn names(workload: &Workload) -> Vec<&str> {
     workload.tasks.iter().map(|task| task.name.as_str()).collect()
 }

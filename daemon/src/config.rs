@@ -317,12 +317,12 @@ impl Config {
         Tuning { spin, fill_pauses: policy.fill_pauses, gang_claim }
     }
 
-    /// Whether a process of this tenant is an administrator: not one that goes by its cgroup, where
-    /// it may be root in a container.
+    /// Whether a process of this tenant is an administrator: not one that goes by its cgroup or by
+    /// a grant, where it may be root in a container or a job.
     #[must_use]
     pub fn is_admin(&self, who: &Who, tenant: &Tenant, own_uid: u32) -> bool {
         let by_cgroup = self.tenants.iter().any(|tenant| tenant.cgroup.is_some());
-        if tenant.cgroup.is_some() || (by_cgroup && who.cgroups.is_empty()) {
+        if tenant.is_confined() || (by_cgroup && who.cgroups.is_empty()) {
             return false;
         }
         who.uid == 0
@@ -345,6 +345,8 @@ pub struct Source {
     pub socket: Option<PathBuf>,
     /// Where scrapes are answered that the command line names, which counts instead of the file's.
     pub metrics: Option<Place>,
+    /// File in which grants are kept while no daemon runs; without one they end with the daemon.
+    pub grants: Option<PathBuf>,
 }
 
 impl Source {

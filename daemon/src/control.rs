@@ -2,6 +2,7 @@
 
 mod accept;
 mod daemon;
+mod grants;
 mod manage;
 #[cfg(any(test, feature = "fuzzing"))]
 mod test_control;
@@ -22,6 +23,7 @@ use xsched_node::{Answer, NodeError, PageError, Request, SharedPage, Status, VER
 
 use crate::closer::Closer;
 use crate::config::{Config, Source};
+use crate::grants::Grants;
 use crate::listen::BoundPath;
 use crate::liveness::{Checked, Pulse};
 use crate::metrics::Metrics;
@@ -98,6 +100,7 @@ pub(crate) struct Control {
     /// All users may connect unless the configuration says otherwise.
     is_open: bool,
     config: Config,
+    grants: Grants,
     source: Source,
     /// Where the socket is.
     socket: PathBuf,
@@ -287,6 +290,8 @@ impl Control {
             }
             Request::Hold { pid } => self.set(pid, asker, Change::of_hold(true, by)),
             Request::Release { pid } => self.set(pid, asker, Change::of_hold(false, by)),
+            Request::Grant(grant) => self.grant(&asker, grant).map(done),
+            Request::Revoke { name } => self.revoke(&asker, &name).map(done),
             Request::Record { bytes_max } => self.record(id, &asker, bytes_max),
             Request::EndRecord => {
                 self.send(Op::EndRecord(id));
@@ -310,6 +315,7 @@ impl Control {
         let doorbell = new_eventfd().map_err(failed)?;
         let for_client = rustix::io::dup(&doorbell).map_err(failed)?;
         let peer = self.peers.get_mut(&id).ok_or("not connected")?;
+        let gang = gang.or_else(|| peer.party.tenant.gang.clone());
         let user = self.users.get_mut(&peer.person).ok_or("not connected")?;
         gang.iter().try_for_each(|gang| user.join_gang(gang))?;
         (peer.is_known, peer.gang) = (true, gang.clone());

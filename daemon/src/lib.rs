@@ -14,6 +14,7 @@ pub mod control;
 #[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]
 pub mod fuzzing;
+mod grants;
 mod listen;
 mod liveness;
 pub mod log;
@@ -30,6 +31,7 @@ mod waker;
 pub mod watch;
 
 pub use control::{Daemon, DaemonError, Settings};
+pub use grants::GrantError;
 pub use listen::ListenError;
 pub use liveness::Summary;
 pub use text::is_shown;

@@ -1,7 +1,7 @@
 //! The daemon as a program.
 
 use std::io::{self, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
@@ -70,6 +70,7 @@ impl Args {
             policy: self.policy.as_ref().map(|policy| policy.name().to_owned()),
             socket: self.socket.clone(),
             metrics: self.metrics.clone(),
+            grants: None,
         }
     }
 
@@ -84,6 +85,13 @@ impl Args {
         let folder = folder.ok_or("XDG_RUNTIME_DIR is not set; say --socket PATH")?;
         Ok(PathBuf::from(folder).join("xsched/socket"))
     }
+}
+
+/// Where grants are kept: in the folder that systemd gives, or else beside the socket.
+fn grants(socket: &Path) -> PathBuf {
+    let folder = std::env::var_os("RUNTIME_DIRECTORY").filter(|folder| !folder.is_empty());
+    let beside = || socket.with_extension("grants");
+    folder.map_or_else(beside, |folder| PathBuf::from(folder).join("grants"))
 }
 
 /// Each process needs some file descriptors, and more than the usual 1,024 are allowed if wanted.
@@ -152,6 +160,7 @@ fn run() -> Result<(), Box<dyn std::error::Error>> {
     }
     let config = source.read()?;
     let socket = args.socket(&config)?;
+    source.grants = Some(grants(&socket));
     let policy = config.policy.name.parse()?;
     raise_limit();
     let settings = Settings { socket, policy, is_open: !args.user };

@@ -43,17 +43,23 @@ pub(crate) fn who(pid: i32, uid: u32, gid: u32, process: Option<&OwnedFd>) -> io
     let Some(process) = process else { return Ok(who) };
     let read = |file: &str| seen(fs::read_to_string(format!("/proc/{pid}/{file}")));
     let (cgroup, status) = (read("cgroup")?, read("status")?);
-    if !is_alive(process.as_fd()) {
-        return Err(Errno::SRCH.into());
-    }
+    checked(process)?;
     who.gids.extend(groups(&status.unwrap_or_default()));
     who.cgroups = cgroups(&cgroup.unwrap_or_default());
     Ok(who)
 }
 
+/// Returns an error if a process has ended, so that what was read of its number may be another's.
+///
+/// # Errors
+/// If it has.
+pub(crate) fn checked(process: &OwnedFd) -> io::Result<()> {
+    if is_alive(process.as_fd()) { Ok(()) } else { Err(Errno::SRCH.into()) }
+}
+
 /// What the daemon may not see is `None`. That it has gone, or that there is no room for it, is an
 /// error.
-fn seen<T>(found: io::Result<T>) -> io::Result<Option<T>> {
+pub(crate) fn seen<T>(found: io::Result<T>) -> io::Result<Option<T>> {
     let is_refused = |error: &io::Error| {
         let errno = error.raw_os_error().map(Errno::from_raw_os_error);
         matches!(errno, Some(Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::SRCH))

@@ -77,6 +77,10 @@ pub struct Tenant {
     pub sees: Sees,
     /// What follows when they use a GPU past the daemon.
     pub unreported: Unreported,
+    /// Gang of a process that names none.
+    pub gang: Option<String>,
+    /// Root has granted it at run time, and the configuration file does not have it.
+    pub is_granted: bool,
 }
 
 impl Default for Tenant {
@@ -94,6 +98,8 @@ impl Default for Tenant {
             queues_max: None,
             sees: Sees::Own,
             unreported: Unreported::Nothing,
+            gang: None,
+            is_granted: false,
         }
     }
 }
@@ -122,6 +128,13 @@ impl Tenant {
         self.uid.is_none() && self.gid.is_none() && self.cgroup.is_none()
     }
 
+    /// Whether its processes go by their cgroup or by a grant, so that one of root may be in a
+    /// container or a job, and does not administer the daemon.
+    #[must_use]
+    pub const fn is_confined(&self) -> bool {
+        self.cgroup.is_some() || self.is_granted
+    }
+
     /// Pages of gate words that a process may have for one GPU, where there is no limit `max`.
     pub(crate) fn pages_max(&self, max: usize) -> usize {
         self.queues_max
@@ -148,7 +161,8 @@ impl Tenant {
 
     /// Why a process of this tenant may not have this priority or share, if it may not.
     pub(crate) fn refusal(&self, priority: Option<Priority>, share: Option<u8>) -> Option<Refusal> {
-        let of = |what, is, max| Refusal { what, is, max, tenant: self.name.clone() };
+        let (tenant, is_granted) = (&self.name, self.is_granted);
+        let of = |what, is, max| Refusal { what, is, max, tenant: tenant.clone(), is_granted };
         let priority = priority.zip(self.priority_max).filter(|(priority, max)| priority > max);
         let share = share.zip(self.share_max).filter(|(share, max)| share > max);
         priority
@@ -159,15 +173,23 @@ impl Tenant {
 
 /// Why a process may not have what it or another asked for it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "a {what} of {is} is above {max}, the highest of tenant `{tenant}`; an administrator may \
-     change `{what}_max` in the configuration file and reload it"
-)]
+#[error("a {what} of {is} is above {max}, the highest of tenant `{tenant}`; {}", self.remedy())]
 pub struct Refusal {
     what: &'static str,
     is: i16,
     max: i16,
     tenant: String,
+    is_granted: bool,
+}
+
+impl Refusal {
+    fn remedy(&self) -> String {
+        if self.is_granted {
+            return "root may revoke that grant and grant more".to_owned();
+        }
+        let what = self.what;
+        format!("an administrator may change `{what}_max` in the configuration file and reload it")
+    }
 }
 
 /// The tenant of a process: the first that fits. The last of `tenants` must fit all.
@@ -209,8 +231,8 @@ pub struct Party {
 impl Party {
     /// Both are the same user's, and in the same container where one goes by its cgroup.
     fn owns(&self, other: &Self) -> bool {
-        let by_cgroup = self.tenant.cgroup.is_some() || other.tenant.cgroup.is_some();
-        self.who.uid == other.who.uid && (!by_cgroup || self.who.cgroups == other.who.cgroups)
+        let is_confined = self.tenant.is_confined() || other.tenant.is_confined();
+        self.who.uid == other.who.uid && (!is_confined || self.who.cgroups == other.who.cgroups)
     }
 }
 

@@ -14,7 +14,9 @@ use rustix::process::{Resource, getrlimit, setrlimit};
 use xsched_daemon::config::Source;
 use xsched_daemon::watch::{Drivers, Lister, Process, Seen};
 use xsched_daemon::{Daemon, Settings, metrics};
-use xsched_node::{Link, PageSource, Request, SharedPage, Status, Unit, VERSION, Wire};
+use xsched_node::{
+    Grant, Grantee, Link, PageSource, Request, SharedPage, Status, Unit, VERSION, Wire,
+};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -236,6 +238,21 @@ fn what_a_process_did_stays_with_the_tenant_that_it_had() {
     let scraped = node.scrape();
     let of = |name| scraped.one("xsched_tenant_retired_commands_total", &[("tenant", name)]);
     assert_eq!((of("default"), of("other")), (5.0, 2.0));
+}
+
+#[test]
+fn metrics_have_the_name_of_a_grant() {
+    let node = Node::new(METRICS, None);
+    let process = node.process("one", 0);
+    let pid = rustix::process::getpid().as_raw_nonzero().get();
+    let (name, to, priority) = ("job 24".to_owned(), Grantee::Pid(pid), 7);
+    let grant = Grant { name, to, priority, priority_max: 7, share: None, gang: None };
+    node.wire().ask(&Request::Grant(grant), None).expect("granted");
+    process.unit.note_retired(2, 1_000);
+    let scraped = node.scrape();
+    let retired = "xsched_tenant_retired_commands_total";
+    assert_eq!(scraped.one(retired, &[("tenant", "job 24")]), 2.0);
+    assert_eq!(scraped.all("xsched_process_holds_total", &[("tenant", "job 24")]).len(), 1);
 }
 
 #[test]

@@ -14,6 +14,7 @@
 mod descriptors;
 pub mod entity;
 mod follow;
+mod grant;
 mod handshake;
 mod layout;
 mod link;
@@ -28,6 +29,7 @@ mod watch;
 mod wire;
 mod words;
 
+pub use grant::{Grant, Grantee};
 pub use layout::{GATES_PER_PAGE, NodeRank, PAGE_VERSION, PageGate, PageHeader};
 pub use link::{Link, Unit, socket_path};
 pub use load::Load;

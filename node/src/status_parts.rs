@@ -6,9 +6,11 @@ use crate::wire::{
     Answer, Changed, ClientStatus, MESSAGE_MAX, NodeError, Place, Request, Status, Wire,
 };
 
-/// Of a message, what GPUs and what outsiders may take, in bytes.
+/// Bytes of a message that GPUs, outsiders and grants may take. Those of grants are enough for the
+/// longest one, whose path has 4,096 bytes.
 const GPUS_MAX: usize = 24_576;
 const OUTSIDERS_MAX: usize = 8_192;
+const GRANTS_MAX: usize = 8_192;
 /// Bytes that the rest of a status may take, but for the processes.
 const HEAD_MAX: usize = 4_096;
 /// Answers that a status may have: enough for all processes that a daemon takes.
@@ -31,7 +33,8 @@ impl Status {
     pub fn fill(&mut self, entries: Vec<Entry>, next: Option<Place>) {
         let gpus = keep(&mut self.gpus, GPUS_MAX);
         let outsiders = keep(&mut self.outsiders, OUTSIDERS_MAX);
-        let mut room = MESSAGE_MAX.saturating_sub(HEAD_MAX + gpus + outsiders);
+        let grants = keep(&mut self.grants, GRANTS_MAX);
+        let mut room = MESSAGE_MAX.saturating_sub(HEAD_MAX + gpus + outsiders + grants);
         self.next = next;
         for entry in entries {
             let bytes = bytes(&entry.client) + entry.changed.iter().map(bytes).sum::<usize>();

@@ -16,6 +16,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::descriptors::apart;
+use crate::grant::Grant;
 
 /// The version of these messages. A daemon and a process of different versions refuse each other.
 pub const VERSION: u32 = 3;
@@ -113,6 +114,15 @@ pub enum Request {
     },
     /// Ends the record that was begun over this connection.
     EndRecord,
+    /// Gives processes other rights than the configuration file, until [`Request::Revoke`], the end
+    /// of their cgroup or of the process. One that exists already is answered as done. For root,
+    /// or for the user of a daemon that serves one user alone.
+    Grant(Grant),
+    /// Ends a grant. For those who may grant.
+    Revoke {
+        /// Its name.
+        name: String,
+    },
 }
 
 /// What the daemon answers.
@@ -183,6 +193,10 @@ pub struct Status {
     /// What was changed by hand and is not as the configuration file or the process has it.
     #[serde(default)]
     pub changed: Vec<Changed>,
+    /// Grants of root, for administrators: as many as a message has room for.
+    pub grants: Vec<Grant>,
+    /// Number of grants that there are, for administrators.
+    pub grants_in_all: u32,
 }
 
 /// Where a status goes on.

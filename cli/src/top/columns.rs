@@ -33,12 +33,13 @@ const fn column(
 }
 
 /// All of them, as a wide terminal shows them.
-pub(super) const COLUMNS: [Column; 14] = [
+pub(super) const COLUMNS: [Column; 15] = [
     column("PID", "number of the process; 0 if the daemon cannot see it", 7, true, 0, |_, c| {
         c.pid.to_string()
     }),
     column("USER", "its user", 8, false, 5, |state, c| state.user(c.uid)),
     column("PROGRAM", "what it calls itself", 16, false, 1, |_, c| plain(&c.name)),
+    column("TENANT", "its tenant, or its grant", 12, false, 13, |_, c| plain(&c.tenant)),
     column("GPU", "its GPU; a process has a row for each", 10, false, 3, |_, c| plain(&c.device)),
     column(
         "STATE",
@@ -83,7 +84,7 @@ pub(super) fn columns(width: u16) -> Vec<&'static Column> {
         COLUMNS.iter().filter(|column| column.rank <= rank).map(|column| column.width + 1).sum()
     };
     // One space less than columns.
-    let most = (0..=12).rev().find(|rank| needs(*rank) <= width.saturating_add(1)).unwrap_or(0);
+    let most = (0..=13).rev().find(|rank| needs(*rank) <= width.saturating_add(1)).unwrap_or(0);
     COLUMNS.iter().filter(|column| column.rank <= most).collect()
 }
 

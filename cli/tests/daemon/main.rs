@@ -58,6 +58,41 @@ fn a_more_urgent_process_has_the_gpu() {
 }
 
 #[test]
+fn a_granted_process_has_its_class_by_the_name_of_the_grant_and_keeps_it() {
+    let node = Node::new();
+    let job = node.background("job", &["--class", "interactive"]);
+    let other = node.background("other", &[]);
+    assert!(job.goes_on() && other.goes_on());
+    let pid = job.pid().to_string();
+    let grant = ["ctl", "grant", "--pid", &pid, "--class", "batch", "--name", "job 24"];
+    let granted = node.tell(&[&grant[..], &["--share", "30"]].concat());
+    assert!(granted.status.success(), "{granted:?}");
+    let is_job = |client: &ClientStatus| client.pid == job.pid();
+    let status = node.status();
+    let client = status.clients.iter().find(|client| is_job(client)).expect("the job");
+    assert_eq!((&*client.tenant, client.priority, client.share), ("job 24", -100, Some(30)));
+    // The other one is more urgent now, whatever the job asked for.
+    let held = || node.status().clients.iter().any(|client| is_job(client) && client.holds > 0);
+    assert!((0..100).any(|_| held()), "{:?}", node.status());
+    let text = String::from_utf8_lossy(&node.tell(&["ps"]).stdout).into_owned();
+    assert!(text.contains("granted by root") && text.matches("job 24").count() == 2, "{text}");
+    let frame = node.xsched(&["top", "--once"]).env("COLUMNS", "200").output().expect("it runs");
+    assert!(String::from_utf8_lossy(&frame.stdout).contains("job 24"), "{frame:?}");
+    let raised = node.tell(&["ctl", "set", &pid, "--priority", "5"]);
+    let why = String::from_utf8_lossy(&raised.stderr).into_owned();
+    assert!(why.contains("root may revoke that grant"), "{why}");
+    let wrong = node.tell(&["ctl", "grant", "--cgroup", "/etc", "--class", "batch"]);
+    let why = String::from_utf8_lossy(&wrong.stderr).into_owned();
+    assert!(why.contains("is no folder of a cgroup"), "{why}");
+    assert!(node.tell(&["ctl", "revoke", "job 24"]).status.success());
+    let status = node.status();
+    let client = status.clients.iter().find(|client| is_job(client)).expect("the job");
+    assert_eq!((&*client.tenant, client.priority), ("default", 100));
+    assert!(job.goes_on() && other.goes_on());
+    assert_eq!((job.end(), other.end()), (String::new(), String::new()));
+}
+
+#[test]
 fn a_daemon_that_leaves_lets_everything_run_and_one_that_comes_back_is_told() {
     let mut node = Node::new();
     let background = node.background("count", &[]);

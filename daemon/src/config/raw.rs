@@ -457,6 +457,7 @@ fn tenant(raw: &RawTenant) -> Result<Tenant, Wrong> {
         queues_max: count("queues_max", raw.queues_max.as_ref())?,
         sees: raw.sees,
         unreported: raw.unreported,
+        ..Tenant::default()
     };
     if let Some(refusal) = tenant.refusal(tenant.priority, tenant.share) {
         return Err(wrong(&raw.name.span(), format!("what its processes start with: {refusal}")));

@@ -14,7 +14,7 @@ use xsched_node::{Answer, Wire};
 
 use super::{Control, ENDED, LISTENER, Peer, SERVED_AT_A_TIME, USER};
 use crate::peer_cred::{process_of, who};
-use crate::tenant::{Party, Who, tenant_of};
+use crate::tenant::{Party, Who};
 use crate::users::{Pages, User};
 use crate::waker::new_eventfd;
 
@@ -97,8 +97,16 @@ impl Control {
         who: Who,
         process: Option<OwnedFd>,
     ) -> Option<u64> {
-        let tenant = tenant_of(&self.config.tenants, &who);
         let person = self.subordinates.person(who.uid);
+        // One of them for each process, so that they do not gather.
+        self.forget_ended_grants(1);
+        let tenant = match self.tenant_now(pid, process.as_ref(), &who) {
+            Ok(tenant) => tenant,
+            Err(error) => {
+                self.refuse(person, wire, format!("the system refuses: {error}"));
+                return None;
+            }
+        };
         let party = Party { who: Arc::new(who), tenant };
         match self.connect(&wire, &party, person, process.as_ref()) {
             Ok(id) => {

@@ -18,6 +18,7 @@ use super::manage::warn_of_missing_hint;
 use super::{CHECK, Control, LISTENER, RELOAD, Reload, STOP};
 use crate::closer::Closer;
 use crate::config::{Config, Source};
+use crate::grants::{GrantError, Grants};
 use crate::listen::{self, BoundPath, ListenError, make_folder};
 use crate::liveness::{Check, Summary, check, join};
 use crate::metrics::{MetricsError, Place};
@@ -55,6 +56,9 @@ pub enum DaemonError {
     /// Scrapes for metrics cannot be answered.
     #[error("metrics: {0}")]
     Metrics(#[from] MetricsError),
+    /// Grants that are kept cannot be read.
+    #[error(transparent)]
+    Grants(#[from] GrantError),
     /// The system refuses a thread or a file descriptor.
     #[error("the system refuses: {0}")]
     System(#[from] io::Error),
@@ -183,6 +187,7 @@ impl Daemon {
             paused: None,
             is_open: settings.is_open,
             config,
+            grants: Grants::kept_in(source.grants.clone())?,
             source,
             socket: settings.socket.clone(),
             path: path.clone(),

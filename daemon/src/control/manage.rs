@@ -6,8 +6,8 @@ use std::sync::Arc;
 use xsched_node::{Answer, Changed, GpuStatus, Place, Status};
 use xsched_policies::{Any, UnknownPolicy};
 
-use super::Control;
 use super::daemon::warn_of_access;
+use super::{Control, SERVED_AT_A_TIME};
 use crate::config::{Config, ConfigError, missing_hint};
 use crate::metrics::{Metrics, MetricsError};
 use crate::scheduler::{ChangedBy, Op, Part, Tape};
@@ -18,13 +18,15 @@ use crate::watch::Watch;
 impl Control {
     pub(super) fn asker(&self, party: &Party) -> Asker {
         let own_uid = rustix::process::geteuid().as_raw();
-        let is_admin = self.config.is_admin(&party.who, &party.tenant, own_uid);
+        // One whose cgroups are not known may be in a cgroup that has a grant.
+        let is_unknown = party.who.cgroups.is_empty() && !self.grants.is_empty();
+        let is_admin = !is_unknown && self.config.is_admin(&party.who, &party.tenant, own_uid);
         Asker { party: party.clone(), is_admin }
     }
 
     /// What the asker may see, from a place on. Only the first part says what is not about a
     /// process of the daemon.
-    pub(super) fn status(&self, asker: Asker, from: Option<Place>) -> Result<Status, String> {
+    pub(super) fn status(&mut self, asker: Asker, from: Option<Place>) -> Result<Status, String> {
         let op = |answer| Op::Status { asker: asker.clone(), from, answer };
         let Part { head, seen, mut entries, next } = self.ask(op)?;
         let mut status = head;
@@ -39,6 +41,11 @@ impl Control {
                 |party: Option<&Party>| party.map_or(asker.is_admin, |party| asker.may_see(party));
             self.watched.tell(&mut status, may_see);
             status.changed = self.changed(&status);
+            self.forget_ended_grants(SERVED_AT_A_TIME);
+            if asker.is_admin {
+                status.grants = self.grants.all().cloned().collect();
+                status.grants_in_all = status.grants.len() as u32;
+            }
         }
         entries.iter_mut().for_each(|entry| self.watched.tell_client(&mut entry.client));
         status.fill(entries, next);
@@ -185,7 +192,11 @@ impl Control {
         }
         let mut tenants = Vec::with_capacity(self.peers.len());
         for (id, peer) in &mut self.peers {
-            peer.party.tenant = tenant_of(&config.tenants, &peer.party.who);
+            let tenant = tenant_of(&config.tenants, &peer.party.who);
+            peer.party.tenant = match &peer.party.tenant {
+                before if before.is_granted => self.grants.tenant(&before.name, tenant),
+                _ => tenant,
+            };
             tenants.push((*id, Arc::clone(&peer.party.tenant)));
         }
         self.send(Op::Configure(tenants));

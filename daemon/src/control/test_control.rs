@@ -10,6 +10,7 @@ use rustix::event::epoll;
 use super::{CHECK, Control};
 use crate::closer::Closer;
 use crate::config::{Config, Source};
+use crate::grants::Grants;
 use crate::liveness::{Pulse, check};
 use crate::scheduler::TestDriver;
 use crate::scheduler_client::SchedulerClient;
@@ -38,6 +39,7 @@ impl Control {
             paused: None,
             is_open: true,
             config: Config::default(),
+            grants: Grants::default(),
             source: Source::default(),
             socket: PathBuf::new(),
             path: None,

@@ -12,7 +12,8 @@ use rustix::net::{
     sendmsg, socketpair,
 };
 use xsched_node::{
-    Answer, ClientStatus, GATES_PER_PAGE, NodeError, Place, Request, SharedPage, VERSION, Wire,
+    Answer, ClientStatus, GATES_PER_PAGE, Grant, Grantee, NodeError, Place, Request, SharedPage,
+    VERSION, Wire,
 };
 use xsched_policies::Any;
 
@@ -240,6 +241,15 @@ impl Rig {
     }
 }
 
+fn grant(pid: i32, priority: i32, bytes: &mut Bytes<'_>) -> Grant {
+    let to = match bytes.below(2) {
+        0 => Grantee::Pid(pid),
+        _ => Grantee::Cgroup(String::from_utf8_lossy(bytes.some(70)).into_owned()),
+    };
+    let name = "a grant".to_owned();
+    Grant { name, to, priority, priority_max: priority, share: None, gang: None }
+}
+
 fn request(choice: u8, bytes: &mut Bytes<'_>) -> Request {
     let pid = i32::MAX - i32::from(bytes.byte() % 3);
     let priority = i32::from(bytes.byte()) * 4 - 300;
@@ -261,12 +271,14 @@ fn request(choice: u8, bytes: &mut Bytes<'_>) -> Request {
             let device = GPUS[bytes.below(GPUS.len())].to_owned();
             Request::Attach { device, side_by_side: bytes.below(2) == 1 }
         }
-        6 if bytes.byte().is_multiple_of(4) => match bytes.byte() % 6 {
+        6 if bytes.byte().is_multiple_of(4) => match bytes.byte() % 8 {
             0 => Request::Policy { name: "up".to_owned() },
             1 => Request::Drain { undo: false },
             2 => Request::Reload,
             3 => Request::Record { bytes_max: bytes.wide() },
             4 => Request::EndRecord,
+            5 => Request::Grant(grant(pid, priority, bytes)),
+            6 => Request::Revoke { name: "a grant".to_owned() },
             _ => Request::Reset { pid },
         },
         _ => {

@@ -195,6 +195,11 @@ impl Totals {
         self.by_tenant.retain(|(of, _), _| *of != device);
     }
 
+    /// Forgets a tenant that is no more, so that those of jobs do not fill the table.
+    pub(super) fn forget_tenant(&mut self, tenant: &str) {
+        self.by_tenant.retain(|(_, of), _| of != tenant);
+    }
+
     fn entry(&mut self, tenant: &str, device: DeviceId) -> &mut Total {
         let key = (device, tenant.to_owned());
         let has_room = self.by_tenant.len() < TOTALS_MAX || self.by_tenant.contains_key(&key);
@@ -206,6 +211,21 @@ impl Totals {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_tenant_that_is_no_more_makes_room_for_others() {
+        let mut totals = Totals::default();
+        for job in 0..TOTALS_MAX {
+            totals.entry(&format!("job {job}"), DeviceId(0)).holds = 1;
+        }
+        totals.entry("late", DeviceId(0)).holds = 2;
+        assert!(totals.by_tenant.contains_key(&(DeviceId(0), OTHERS.to_owned())));
+        totals.forget_tenant("job 7");
+        totals.forget_tenant(OTHERS);
+        totals.entry("late", DeviceId(0)).holds = 3;
+        let late = totals.by_tenant.get(&(DeviceId(0), "late".to_owned()));
+        assert_eq!((late.map(|total| total.holds), totals.by_tenant.len()), (Some(3), TOTALS_MAX));
+    }
 
     #[test]
     fn gpus_that_no_driver_lists_are_counted_together_beyond_a_number_of_them() {

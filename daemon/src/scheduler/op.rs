@@ -31,6 +31,8 @@ pub(crate) enum Op {
     Set { pid: i32, asker: Asker, change: Change, answer: Sender<Result<usize, String>> },
     /// The tenants of connections.
     Configure(Vec<(u64, Arc<Tenant>)>),
+    /// A tenant of this name is no more: what was counted of its processes is forgotten.
+    Forget(String),
     /// New hints for a connection. Those that it has by then are answered.
     Hints { client: u64, hints: Hints, answer: Sender<Hints> },
     /// What the asker may see, from a place on.

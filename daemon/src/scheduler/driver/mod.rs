@@ -272,6 +272,7 @@ impl Driver {
                 let _ = answer.send(self.set(pid, &asker, change, now));
             }
             Op::Configure(tenants) => self.configure(tenants, now),
+            Op::Forget(tenant) => self.ended.forget_tenant(&tenant),
             Op::Hints { client, hints, answer } => {
                 let _ = answer.send(self.ask_for(client, hints, now));
             }

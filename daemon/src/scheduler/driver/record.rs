@@ -63,7 +63,13 @@ impl Driver {
             return;
         };
         if let Some(client) = self.clients.get(&gpu_client.connection) {
-            let body = Body::Program(Name::new(&client.name));
+            let tenant = &client.rights.party.tenant;
+            let name = if tenant.is_granted {
+                Name::new(&format!("{}: {}", tenant.name, client.name))
+            } else {
+                Name::new(&client.name)
+            };
+            let body = Body::Program(name);
             tape.put(&Entry { at: now, queue: gpu_client.queue, body });
         }
     }
