@@ -4,10 +4,10 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{ArgGroup, Args, Parser, Subcommand, value_parser};
+use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum, value_parser};
 use clap_complete::Shell;
 use xsched_console::program::EXIT_CODES;
-use xsched_launch::{Class, LaunchArgs, Messages};
+use xsched_launch::{Class, LaunchArgs, Messages, Scheduling};
 use xsched_sim::scenario::System;
 
 /// Most seeds that a run or a comparison takes.
@@ -28,6 +28,15 @@ pub(crate) struct Cli {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     Run(LaunchArgs),
+    /// Print the environment with which `xsched run` starts a program under xschedd.
+    ///
+    /// For what starts programs itself: a shell, Slurm, a container engine. It is the same whether
+    /// xschedd runs or not.
+    #[command(after_help = EXIT_CODES)]
+    Env(EnvArgs),
+    /// Have container engines schedule the programs of containers.
+    #[command(subcommand, after_help = EXIT_CODES)]
+    Cdi(Cdi),
     /// List the processes that the scheduler of this node, xschedd, knows: who runs, who is held.
     ///
     /// Users see their own processes, administrators all.
@@ -70,6 +79,56 @@ pub(crate) enum Command {
     /// Write manual pages: one for each command.
     #[command(after_help = EXIT_CODES)]
     Man(ManArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct EnvArgs {
+    /// The form.
+    #[arg(long = "for", value_enum, value_name = "FORM", default_value_t = Format::Shell)]
+    pub(crate) format: Format,
+    /// How programs are scheduled.
+    #[command(flatten)]
+    pub(crate) scheduling: Scheduling,
+}
+
+/// Forms of an environment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Format {
+    /// Lines for `eval` of a shell.
+    Shell,
+    /// Lines that Slurm takes from a `TaskProlog`.
+    Slurm,
+    /// The `containerEdits` of a container device, with `LD_PRELOAD`.
+    Cdi,
+    /// An object: the version of these variables, the variables, and the files to preload.
+    Json,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Cdi {
+    /// Write the specification of the devices xsched.dev/class=interactive, normal and batch.
+    ///
+    /// A container with one of them has its class as a grant, which ends with the container. Beside
+    /// the file stands another with the list of files that programs of the container load first.
+    #[command(after_help = EXIT_CODES)]
+    Generate(CdiArgs),
+    /// Grant a container its class: for the runtime, which says on standard input which it is.
+    #[command(hide = true)]
+    Hook(HookArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CdiArgs {
+    /// The file.
+    #[arg(long, value_name = "FILE", default_value = "/etc/cdi/xsched.json")]
+    pub(crate) out: PathBuf,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct HookArgs {
+    /// The class.
+    #[arg(long, value_enum)]
+    pub(crate) class: Class,
 }
 
 #[derive(Debug, Args)]

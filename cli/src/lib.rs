@@ -2,9 +2,11 @@
 //! the results.
 
 mod args;
+mod cdi;
 mod compare;
 mod devices;
 mod doctor;
+mod environment;
 mod error;
 mod launch;
 mod lv3;
@@ -48,6 +50,8 @@ fn execute(command: &Command) -> Result<u8, CliError> {
         Command::Doctor(args) => return doctor::execute(args),
         Command::Devices(args) => devices::execute(args),
         Command::Run(args) => launch::execute(args),
+        Command::Env(args) => environment::execute(args),
+        Command::Cdi(command) => cdi::execute(command),
         Command::Ps(args) => node::ps(args),
         Command::Top(args) => top::execute(args),
         Command::Ctl(command) => node::control(command),

@@ -48,6 +48,105 @@ fn settings_reach_the_program() {
     }
 }
 
+/// What `xsched env` prints for this form.
+fn environment(form: &str, options: &[&str]) -> String {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_xsched"));
+    command.args(["env", "--for", form]).args(options).env("LD_PRELOAD", "");
+    let output = command.env("XSCHED_SOCKET", "/run/a b/socket").output().expect("it runs");
+    assert!(output.status.success(), "{output:?}");
+    text(&output.stdout)
+}
+
+#[test]
+fn a_shell_takes_the_environment_and_keeps_what_is_preloaded() {
+    let lines = environment("shell", &["--class", "batch", "--gang", "it's $1"]);
+    let script = format!(
+        "LD_PRELOAD=/none/own.so; {lines} echo \"$LD_PRELOAD|$XSCHED_SCHEDULER|$XSCHED_GANG|\
+         $XSCHED_AUTO_XQUEUE_PRIORITY|$XSCHED_SOCKET\""
+    );
+    let output = Command::new("sh").args(["-c", &script]).output().expect("it runs");
+    let line = text(&output.stdout);
+    let mut parts = line.trim_end().split('|');
+    let files = parts.next().expect("files");
+    assert!(files.starts_with("/none/own.so:/") && files.contains("/libshimcuda.so"), "{line}");
+    assert_eq!(parts.collect::<Vec<_>>(), ["GLB", "it's $1", "-100", "/run/a b/socket"]);
+}
+
+#[test]
+fn slurm_and_json_say_the_same() {
+    let options = ["--class", "interactive", "--share", "30", "--streams"];
+    let json: serde_json::Value =
+        serde_json::from_str(&environment("json", &options)).expect("JSON");
+    assert_eq!(json["version"], 1);
+    let slurm = environment("slurm", &options);
+    let mut lines: Vec<_> =
+        slurm.lines().map(|line| line.strip_prefix("export ").expect("an export")).collect();
+    let variables = json["variables"].as_object().expect("variables");
+    let files: Vec<_> = json["preload"].as_array().expect("files").iter().collect();
+    let files: Vec<_> = files.iter().map(|file| file.as_str().expect("text")).collect();
+    let expected =
+        variables.iter().map(|(name, value)| format!("{name}={}", value.as_str().expect("text")));
+    let mut expected: Vec<_> =
+        expected.chain([format!("LD_PRELOAD={}", files.join(":"))]).collect();
+    lines.sort_unstable();
+    expected.sort_unstable();
+    assert_eq!(lines, expected);
+    assert_eq!(variables["XSCHED_AUTO_XQUEUE_UTILIZATION"], "30");
+}
+
+#[test]
+fn a_container_gets_a_class_a_hook_and_files_to_load_first() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let out = folder.path().join("cdi/xsched.json");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_xsched"));
+    command.args(["cdi", "generate", "--out"]).arg(&out).env("XSCHED_SOCKET", "/run/x/sock");
+    let output = command.output().expect("it runs");
+    assert!(output.status.success(), "{output:?}");
+    let text = std::fs::read_to_string(&out).expect("a file");
+    let spec: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    assert_eq!((&spec["cdiVersion"], &spec["kind"]), (&"0.5.0".into(), &"xsched.dev/class".into()));
+    let mount = &spec["containerEdits"]["mounts"][0];
+    assert_eq!(mount["containerPath"], "/etc/ld.so.preload");
+    let list = std::fs::read_to_string(mount["hostPath"].as_str().expect("a path"));
+    let list = list.expect("the list");
+    assert!(list.lines().all(|file| file.starts_with("/usr/lib/xsched/")), "{list}");
+    for (device, (name, priority)) in spec["devices"].as_array().expect("devices").iter().zip([
+        ("interactive", "100"),
+        ("normal", "0"),
+        ("batch", "-100"),
+    ]) {
+        let edits = &device["containerEdits"];
+        let env = edits["env"].as_array().expect("variables");
+        let has = |variable: String| env.contains(&variable.into());
+        assert_eq!(device["name"], name);
+        assert!(has(format!("XSCHED_AUTO_XQUEUE_PRIORITY={priority}")), "{env:?}");
+        assert!(has("XSCHED_SOCKET=/run/xsched/sock".to_owned()), "{env:?}");
+        assert!(has("XSCHED_SCHEDULER=GLB".to_owned()), "{env:?}");
+        assert_eq!(edits["mounts"][0]["hostPath"], "/run/x");
+        assert_eq!(edits["hooks"][0]["hookName"], "createRuntime");
+        assert_eq!(edits["hooks"][0]["args"][4], name);
+        // Each file to load first is there when the folder is mounted.
+        let libraries = edits["mounts"][1]["hostPath"].as_str().expect("a path").to_owned();
+        for file in list.lines() {
+            let inside = file.strip_prefix("/usr/lib/xsched/").expect("a library");
+            assert!(Path::new(&libraries).join(inside).exists(), "{file} of {libraries}");
+        }
+    }
+    let edits: serde_json::Value =
+        serde_json::from_str(&environment("cdi", &["--class", "batch"])).expect("JSON");
+    let preload = format!("LD_PRELOAD={}", list.lines().collect::<Vec<_>>().join(":"));
+    assert!(edits["env"].as_array().expect("variables").contains(&preload.into()));
+}
+
+#[test]
+fn a_container_starts_also_where_it_cannot_have_a_grant() {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_xsched"));
+    command.args(["cdi", "hook", "--class", "batch"]).env("XSCHED_SOCKET", "/none");
+    let output = command.stdin(std::process::Stdio::null()).output().expect("it runs");
+    let said = text(&output.stderr);
+    assert!(output.status.success() && said.contains("has no grant"), "{output:?}");
+}
+
 fn compile(options: &[&str], sources: &[&Path], to: &Path) {
     let compiler = std::env::var_os("CC").unwrap_or_else(|| "cc".into());
     let mut compile = Command::new(compiler);

@@ -31,7 +31,7 @@ mod waker;
 pub mod watch;
 
 pub use control::{Daemon, DaemonError, Settings};
-pub use grants::GrantError;
+pub use grants::{GrantError, cgroup_folders};
 pub use listen::ListenError;
 pub use liveness::Summary;
 pub use text::is_shown;

@@ -38,17 +38,9 @@ pub struct Messages {
     pub verbose: bool,
 }
 
-/// Run a CUDA or HIP program that knows nothing of XQueues, each of its streams scheduled.
-///
-/// This process becomes the program, with interposers in front of CUDA's driver and HIP's runtime:
-/// streams get XQueues when they launch, or once something tells them apart. Where `xschedd` runs,
-/// the program competes with other processes as a whole, by its class, priority or share;
-/// otherwise its streams compete with each other, by their own priorities unless one is given
-/// here. Programs without CUDA and HIP
-/// run as they are.
+/// How programs are to be scheduled.
 #[derive(Clone, Debug, Args)]
-#[command(after_help = "Exit codes: 2 if the program cannot be run, and else the program's.")]
-pub struct LaunchArgs {
+pub struct Scheduling {
     /// The priority of all its streams, by name.
     #[arg(long, value_enum, conflicts_with = "priority")]
     pub class: Option<Class>,
@@ -72,6 +64,22 @@ pub struct LaunchArgs {
     /// node then holds each stream by itself, on NVIDIA GPUs.
     #[arg(long)]
     pub streams: bool,
+}
+
+/// Run a CUDA or HIP program that knows nothing of XQueues, each of its streams scheduled.
+///
+/// This process becomes the program, with interposers in front of CUDA's driver and HIP's runtime:
+/// streams get XQueues when they launch, or once something tells them apart. Where `xschedd` runs,
+/// the program competes with other processes as a whole, by its class, priority or share;
+/// otherwise its streams compete with each other, by their own priorities unless one is given
+/// here. Programs without CUDA and HIP
+/// run as they are.
+#[derive(Clone, Debug, Args)]
+#[command(after_help = "Exit codes: 2 if the program cannot be run, and else the program's.")]
+pub struct LaunchArgs {
+    /// How it is scheduled.
+    #[command(flatten)]
+    pub scheduling: Scheduling,
     /// The program and its arguments.
     #[arg(
         required = true,
@@ -87,36 +95,41 @@ fn gang(name: &str) -> Result<String, &'static str> {
     if is_fine { Ok(name.to_owned()) } else { Err("it has 1 to 64 characters of text") }
 }
 
-impl LaunchArgs {
-    /// What the program's environment says of its XQueues. Unless the environment says already who
-    /// decides, that is the scheduler of the node, if there is one, or else a policy.
-    pub(crate) fn settings(
-        &self,
-        is_decided: bool,
-        has_node: impl FnOnce() -> bool,
-    ) -> Vec<(&'static str, String)> {
-        let mut settings = vec![("XSCHED_AUTO_XQUEUE", "ON".to_owned())];
-        if !is_decided && has_node() {
-            settings.push(("XSCHED_SCHEDULER", "GLB".to_owned()));
-        } else if !is_decided {
-            let policy = if self.share.is_some() { "up" } else { "hpf" };
-            settings.push(("XSCHED_POLICY", policy.to_owned()));
-        }
+impl Scheduling {
+    /// Variables of a program's environment that say how it is scheduled, but for preloaded files:
+    /// [version](crate::CONTRACT) 1 of them. `decider` says by what, unless that is decided.
+    #[must_use]
+    pub fn variables(&self, decider: Option<Decider>) -> Vec<(&'static str, String)> {
+        let mut variables = vec![("XSCHED_AUTO_XQUEUE", "ON".to_owned())];
+        variables.extend(decider.map(|decider| match decider {
+            Decider::Node => ("XSCHED_SCHEDULER", "GLB".to_owned()),
+            Decider::Process if self.share.is_some() => ("XSCHED_POLICY", "up".to_owned()),
+            Decider::Process => ("XSCHED_POLICY", "hpf".to_owned()),
+        }));
         let number = |name, value: Option<i32>| value.map(|value| (name, value.to_string()));
         let priority = self.priority.or(self.class.map(Class::priority));
-        settings.extend(number("XSCHED_AUTO_XQUEUE_PRIORITY", priority));
-        settings.extend(number("XSCHED_AUTO_XQUEUE_UTILIZATION", self.share.map(i32::from)));
-        settings.push(("XSCHED_AUTO_XQUEUE_LEVEL", self.level.to_string()));
-        settings.extend(self.gang.clone().map(|gang| ("XSCHED_GANG", gang)));
-        settings.extend(self.streams.then(|| ("XSCHED_AUTO_XQUEUE_UNIT", "streams".to_owned())));
-        settings
+        variables.extend(number("XSCHED_AUTO_XQUEUE_PRIORITY", priority));
+        variables.extend(number("XSCHED_AUTO_XQUEUE_UTILIZATION", self.share.map(i32::from)));
+        variables.push(("XSCHED_AUTO_XQUEUE_LEVEL", self.level.to_string()));
+        variables.extend(self.gang.clone().map(|gang| ("XSCHED_GANG", gang)));
+        variables.extend(self.streams.then(|| ("XSCHED_AUTO_XQUEUE_UNIT", "streams".to_owned())));
+        variables
     }
 
-    /// What HIP's runtime is to do, unless the environment says otherwise: streams keep their
+    /// Variables of HIP's runtime, unless the environment says otherwise: streams keep their
     /// hardware rings, and with level 3 the runtime does not stop and start them by itself.
-    pub(crate) fn of_hip(&self) -> impl Iterator<Item = (&'static str, &'static str)> {
+    pub fn of_hip(&self) -> impl Iterator<Item = (&'static str, &'static str)> + use<> {
         let rings = (self.level > 1).then_some(("DEBUG_HIP_DYNAMIC_QUEUES", "0"));
         let reclaim = (self.level > 2).then_some(("HSA_NO_SCRATCH_RECLAIM", "1"));
         rings.into_iter().chain(reclaim)
     }
+}
+
+/// What decides which streams run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Decider {
+    /// The scheduler of the node.
+    Node,
+    /// A policy in the program's process.
+    Process,
 }

@@ -26,6 +26,8 @@ pub(crate) const PRELOAD: &str = "LD_PRELOAD";
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Interposers {
     files: Vec<PathBuf>,
+    /// Folder of the library: theirs, or the one above.
+    folder: PathBuf,
 }
 
 /// The folders to look in for a program in the folder `own`: that one, where cargo builds
@@ -53,10 +55,11 @@ impl Interposers {
     }
 
     fn of_folder(folder: &Path) -> Option<Self> {
-        folder.ancestors().take(2).find(|place| place.join(LIBRARY).exists())?;
+        let with_library = |place: &&Path| place.join(LIBRARY).exists();
+        let library = folder.ancestors().take(2).find(with_library)?.to_owned();
         let files = INTERPOSERS.map(|name| folder.join(name));
         let files: Vec<_> = files.into_iter().filter(|file| file.exists()).collect();
-        (!files.is_empty()).then_some(Self { files })
+        (!files.is_empty()).then_some(Self { files, folder: library })
     }
 
     /// Their paths, in the order in which they are preloaded.
@@ -65,13 +68,19 @@ impl Interposers {
         &self.files
     }
 
+    /// The folder in which all of them and the library are, or below which they are.
+    #[must_use]
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
     /// The loader's variable, with these behind what it says: a library of the user's that stands
     /// in front of the driver as well, such as a profiler, calls the next one, which is this, and
     /// this calls the driver.
-    pub(crate) fn preload(
-        &self,
-        old: Option<OsString>,
-    ) -> Result<(&'static str, OsString), LaunchError> {
+    ///
+    /// # Errors
+    /// [`LaunchError::Unpreloadable`].
+    pub fn preload(&self, old: Option<OsString>) -> Result<(&'static str, OsString), LaunchError> {
         let is_splitting = |byte: &u8| b": ".contains(byte);
         let is_several = |file: &&PathBuf| file.as_os_str().as_bytes().iter().any(is_splitting);
         if let Some(place) = self.files.iter().find(is_several) {
@@ -90,7 +99,7 @@ mod tests {
     use super::*;
 
     fn of(file: &str) -> Interposers {
-        Interposers { files: vec![file.into()] }
+        Interposers { files: vec![file.into()], folder: PathBuf::new() }
     }
 
     #[test]

@@ -16,8 +16,13 @@ use std::time::Duration;
 use thiserror::Error;
 use xsched_hal_process::start;
 
-pub use args::{Class, LaunchArgs, Messages};
+pub use args::{Class, Decider, LaunchArgs, Messages, Scheduling};
 pub use interposers::{INTERPOSERS, Interposers, LIBRARY, folders_beside};
+
+/// Version of the variables by which a program is told how it is scheduled
+/// ([`Scheduling::variables`]). It changes when one goes or means something else; new ones may come
+/// at any time.
+pub const CONTRACT: u32 = 1;
 
 /// Why a program is not started.
 #[derive(Debug, Error)]
@@ -115,10 +120,14 @@ impl LaunchArgs {
         let (program, arguments) = self.program.split_first().ok_or(LaunchError::NoProgram)?;
         let mut variables = vec![interposers.preload(environment(interposers::PRELOAD))?];
         let is_set = |name| environment(name).is_some();
-        let settings =
-            self.settings(is_set("XSCHED_SCHEDULER") || is_set("XSCHED_POLICY"), has_node);
+        let decider = match is_set("XSCHED_SCHEDULER") || is_set("XSCHED_POLICY") {
+            true => None,
+            false if has_node() => Some(Decider::Node),
+            false => Some(Decider::Process),
+        };
+        let settings = self.scheduling.variables(decider);
         variables.extend(settings.into_iter().map(|(name, value)| (name, value.into())));
-        let of_hip = self.of_hip().filter(|(name, _)| !is_set(name));
+        let of_hip = self.scheduling.of_hip().filter(|(name, _)| !is_set(name));
         variables.extend(of_hip.map(|(name, value)| (name, value.into())));
         Ok(Launch { program: program.clone(), arguments: arguments.to_vec(), variables })
     }

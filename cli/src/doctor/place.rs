@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use xsched_launch::{Interposers, LaunchArgs, LaunchError, folders_beside};
+use xsched_launch::{Interposers, LaunchArgs, LaunchError, Scheduling, folders_beside};
 
 use super::problem::Problem;
 
@@ -33,15 +33,9 @@ impl Place {
 
     /// A program as `xsched run` starts it without options.
     pub(super) fn command(&self, program: &[OsString]) -> Result<Command, LaunchError> {
-        let args = LaunchArgs {
-            class: None,
-            priority: None,
-            share: None,
-            gang: None,
-            level: 2,
-            streams: false,
-            program: program.to_vec(),
-        };
+        let (class, priority, share, gang, streams) = (None, None, None, None, false);
+        let scheduling = Scheduling { class, priority, share, gang, level: 2, streams };
+        let args = LaunchArgs { scheduling, program: program.to_vec() };
         Ok(args.launch(&self.0, |name| env::var_os(name))?.command())
     }
 }

@@ -116,6 +116,28 @@ fn a_daemon_that_leaves_lets_everything_run_and_one_that_comes_back_is_told() {
 }
 
 #[test]
+fn the_environment_is_that_of_a_program_with_and_without_a_daemon() {
+    let mut node = Node::new();
+    let options = ["--class", "interactive", "--share", "20"];
+    let environment = |node: &Node| {
+        let output = node.tell(&[&["env", "--for", "slurm"], &options[..]].concat());
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).expect("text")
+    };
+    let with = environment(&node);
+    let program = node.tell(&[&["run"], &options[..], &["--", "env"]].concat());
+    let program = String::from_utf8(program.stdout).expect("text");
+    for line in with.lines() {
+        let line = line.strip_prefix("export ").expect("an export");
+        assert!(program.lines().any(|has| has == line), "{line} is not in {program}");
+    }
+    let is_ours = |line: &&str| line.starts_with("XSCHED_") && !line.starts_with("XSCHED_CUDA_D");
+    assert_eq!(program.lines().filter(is_ours).count(), with.matches("XSCHED_").count());
+    node.daemon = None;
+    assert_eq!(environment(&node), with);
+}
+
+#[test]
 fn without_a_daemon_a_program_runs_by_itself() {
     let mut node = Node::new();
     node.daemon = None;

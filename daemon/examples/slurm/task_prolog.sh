@@ -9,7 +9,6 @@ case "${SLURM_JOB_PARTITION:-}" in
     *) class='normal' ;;
 esac
 
-# Slurm takes each line `export NAME=value` into the task's environment. These are the variables
-# with which `xsched run` starts a program. Without xsched there are none, and the task runs on.
-xsched run --class "$class" -- env 2>/dev/null |
-    sed -n -e 's/^LD_PRELOAD=/export &/p' -e 's/^XSCHED_[A-Z_]*=/export &/p'
+# Slurm takes each line `export NAME=value` into the task's environment. Without xsched there are
+# none, and the task runs on.
+xsched env --class "$class" --for slurm 2>/dev/null || true

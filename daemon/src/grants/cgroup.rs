@@ -58,6 +58,30 @@ impl Cgroup {
     }
 }
 
+/// Folders of the cgroups that a process is in, but for roots of hierarchies.
+///
+/// # Errors
+/// If they cannot be read.
+pub fn folders(pid: i32) -> io::Result<Vec<PathBuf>> {
+    let mounts = fs::read_to_string("/proc/self/mountinfo")?;
+    Ok(folders_in(&mounts, &fs::read_to_string(format!("/proc/{pid}/cgroup"))?))
+}
+
+fn folders_in(mounts: &str, of_process: &str) -> Vec<PathBuf> {
+    let folder = |(hierarchy, path): (String, String)| {
+        let mut around = mounts.lines().filter_map(Mount::of).filter(|mount| match mount.kind {
+            "cgroup2" => hierarchy.is_empty(),
+            "cgroup" => mount.has(&hierarchy),
+            _ => false,
+        });
+        around.find_map(|mount| {
+            let below = Path::new(&path).strip_prefix(&mount.root).ok()?;
+            (!below.as_os_str().is_empty()).then(|| mount.point.join(below))
+        })
+    };
+    hierarchies(of_process).into_iter().filter_map(folder).collect()
+}
+
 /// Whether a path is another one or below it.
 pub(super) fn is_within(path: &str, outer: &str) -> bool {
     path.strip_prefix(outer).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
@@ -85,15 +109,11 @@ fn place(folder: &str, mounts: &str, own: &str) -> Result<(String, String), Gran
     // The last of those that are mounted at a place is the one that is seen there.
     let around = mounts.lines().filter_map(Mount::of).filter(|m| path.starts_with(&m.point));
     let mount = around.max_by_key(|mount| mount.point.components().count()).ok_or_else(wrong)?;
-    let options: Vec<_> = mount.options.split(',').collect();
     let hierarchy = match mount.kind {
         "cgroup2" => String::new(),
         "cgroup" => {
-            let is_it = |controllers: &str| {
-                !controllers.is_empty() && controllers.split(',').all(|one| options.contains(&one))
-            };
-            let own = hierarchies(own).into_iter().map(|(controllers, _)| controllers);
-            own.into_iter().find(|controllers| is_it(controllers)).ok_or_else(wrong)?
+            let mut own = hierarchies(own).into_iter().map(|(controllers, _)| controllers);
+            own.find(|controllers| mount.has(controllers)).ok_or_else(wrong)?
         }
         _ => return Err(wrong()),
     };
@@ -126,6 +146,12 @@ impl<'a> Mount<'a> {
         let mut about = about.split(' ');
         let kind = about.next()?;
         Some(Self { root, point, kind, options: about.nth(1)? })
+    }
+
+    /// Whether it is the hierarchy of version 1 with these controllers.
+    fn has(&self, controllers: &str) -> bool {
+        let is_there = |one: &str| self.options.split(',').any(|option| option == one);
+        !controllers.is_empty() && controllers.split(',').all(is_there)
     }
 }
 
@@ -173,6 +199,16 @@ mod tests {
         assert_eq!(found("/sys/fs/cgroup/cpu,cpuacct/a/"), of("cpu,cpuacct", "/a"));
         assert_eq!(found("/sys/fs/cgroup/unified/a:b"), of("", "/a:b"));
         assert_eq!(found("/sys/fs/cgroup/a b/pod1"), of("name=systemd", "/pods/pod1"));
+    }
+
+    #[test]
+    fn a_process_has_the_folders_that_are_its_cgroups() {
+        let of = |text: &str| folders_in(MOUNTS, text);
+        let own = "4:freezer:/job\n3:cpu,cpuacct:/\n1:name=systemd:/pods/a\n9:none:/x\n0::/b\n";
+        let folders = ["/sys/fs/cgroup/freezer/job", "/sys/fs/cgroup/a b/a"];
+        assert_eq!(of(own)[..2], folders.map(PathBuf::from));
+        assert_eq!(of(own)[2..], [PathBuf::from("/sys/fs/cgroup/unified/b")]);
+        assert!(of("nonsense").is_empty());
     }
 
     #[test]

@@ -22,6 +22,7 @@ use crate::config::CLIENTS_MAX;
 use crate::peer_cred::{checked, seen};
 use crate::tenant::{DEFAULT, Tenant, Who};
 use crate::text::is_name_of_gang;
+pub use cgroup::folders as cgroup_folders;
 use cgroup::{Cgroup, hierarchies, is_within};
 
 /// Grants at most: one for each process that may be connected.
