@@ -302,12 +302,25 @@ pub(crate) struct DoctorArgs {
     /// Print what happens to each function of CUDA's driver and HIP's runtime.
     #[arg(long, conflicts_with_all = ["json", "program"])]
     pub(crate) functions: bool,
+    /// Say instead whether this node is set up for an engine of clusters.
+    #[arg(long = "for", value_enum, value_name = "ENGINE",
+        conflicts_with_all = ["json", "program", "functions"])]
+    pub(crate) engine: Option<Engine>,
     /// Ask the drivers, and print what they say for the process that reports.
     #[arg(long, hide = true, conflicts_with_all = ["json", "program"])]
     pub(crate) probe: bool,
     /// A program and its arguments, behind `--`.
     #[arg(last = true, value_name = "PROGRAM")]
     pub(crate) program: Vec<OsString>,
+}
+
+/// Engines of clusters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Engine {
+    /// Slurm, with the plugin `spank_xsched.so`.
+    Slurm,
+    /// Podman and other container engines, with the container devices.
+    Podman,
 }
 
 #[derive(Debug, Args)]

@@ -36,6 +36,12 @@ impl Daemon {
         Self { sockets: at.to_string(), ..Self::from_answer(at.found(), answer) }
     }
 
+    /// One that answers this.
+    #[cfg(test)]
+    pub(super) fn answering(answer: Result<Status, NodeError>) -> Self {
+        Self::from_answer("/nowhere/socket".into(), answer)
+    }
+
     fn from_answer(socket: PathBuf, answer: Result<Status, NodeError>) -> Self {
         let is_there = socket.exists();
         let (status, why) = match answer {

@@ -2,6 +2,7 @@
 
 mod daemon;
 mod elf;
+mod engine;
 mod environment;
 mod interposer;
 mod mps;
@@ -85,6 +86,13 @@ pub(crate) fn execute(args: &DoctorArgs) -> Result<u8, CliError> {
     }
     if args.functions {
         Outputs::prepare(Places::default())?.tables().print(&interposer::reference())?;
+        return Ok(EXIT_OK);
+    }
+    if let Some(engine) = args.engine {
+        let daemon = Daemon::here(&xsched_node::SocketPath::from_env());
+        let file = std::env::var_os("SLURM_CONF").map(Into::into);
+        let findings = engine::Findings::of(engine, Path::new(ROOT), file, &daemon);
+        Outputs::prepare(Places::default())?.tables().print(&text::engine(engine, &findings))?;
         return Ok(EXIT_OK);
     }
     let outputs = Outputs::prepare(Places { json: args.json.as_deref(), ..Places::default() })?;

@@ -8,6 +8,7 @@ use xsched_shim_table::Class;
 
 use super::Report;
 use super::daemon::Daemon;
+use super::engine::Findings;
 use super::interposer::Interposer;
 use super::mps::Mps;
 use super::nodes::Node;
@@ -16,6 +17,7 @@ use super::problem::Problem;
 use super::program::Program;
 use super::started::Started;
 use super::vendor::Vendor;
+use crate::args::Engine;
 use crate::node::plain;
 
 /// So many names are listed, and the number of the others.
@@ -52,6 +54,18 @@ impl Section {
         }
         text + "\n"
     }
+}
+
+/// Whether this node is set up for an engine.
+pub(super) fn engine(engine: Engine, findings: &Findings) -> String {
+    let name = match engine {
+        Engine::Slurm => "Slurm",
+        Engine::Podman => "Podman",
+    };
+    let state = if findings.problems.is_empty() { "set up" } else { "not set up" };
+    let mut section = Section::new(format!("{name}: {state}"));
+    findings.lines.iter().for_each(|(what, value)| section.line(what, &plain(value)));
+    section.end(&findings.problems)
 }
 
 fn names(names: &[String]) -> String {

@@ -1,0 +1,200 @@
+//! Whether this node is set up for a cluster's engine.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::daemon::Daemon;
+use super::problem::Problem;
+use crate::args::Engine;
+
+/// Facts about an engine, and what is wrong.
+#[derive(Debug, Default)]
+pub(super) struct Findings {
+    pub(super) lines: Vec<(&'static str, String)>,
+    pub(super) problems: Vec<Problem>,
+}
+
+/// Where container engines look for devices, the later before the earlier.
+const DEVICES: [&str; 3] = ["etc/cdi", "var/run/cdi", "run/cdi"];
+const KIND: &str = "xsched.dev/class";
+const PLUGIN: &str = "spank_xsched.so";
+
+impl Findings {
+    /// Looks at a machine whose files are below `root`; `slurm_conf` is what `SLURM_CONF` says.
+    pub(super) fn of(
+        engine: Engine,
+        root: &Path,
+        slurm_conf: Option<PathBuf>,
+        daemon: &Daemon,
+    ) -> Self {
+        let mut findings = Self::default();
+        match &daemon.policy {
+            Some(policy) => findings.say("xschedd", format!("answers, policy {policy}")),
+            None => findings.miss(
+                format!("xschedd does not answer at {}", daemon.sockets),
+                "start it on this node, as by `systemctl enable --now xschedd.socket`",
+            ),
+        }
+        match engine {
+            Engine::Slurm => {
+                let file = slurm_conf.unwrap_or_else(|| root.join("etc/slurm/slurm.conf"));
+                findings.slurm(&file);
+            }
+            Engine::Podman => findings.podman(root),
+        }
+        findings
+    }
+
+    fn say(&mut self, what: &'static str, value: impl Into<String>) {
+        self.lines.push((what, value.into()));
+    }
+
+    fn miss(&mut self, what: impl Into<String>, action: impl Into<String>) {
+        self.problems.push(Problem::new(what, action));
+    }
+
+    fn slurm(&mut self, file: &Path) {
+        let Ok(text) = fs::read_to_string(file) else {
+            let what = format!("{} cannot be read", file.display());
+            return self.miss(what, "run this on a node of the cluster, or set SLURM_CONF");
+        };
+        self.say("slurm.conf", file.display().to_string());
+        let tracks = value(&text, "ProctrackType").unwrap_or("proctrack/cgroup");
+        self.say("tracks by", tracks);
+        if tracks != "proctrack/cgroup" {
+            self.miss(
+                format!("with {tracks}, a grant is for the first process of each task alone"),
+                "set ProctrackType=proctrack/cgroup",
+            );
+        }
+        let beside = || file.with_file_name("plugstack.conf");
+        let stack = value(&text, "PlugStackConfig").map_or_else(beside, PathBuf::from);
+        let text = fs::read_to_string(&stack).unwrap_or_default();
+        let lines = text.lines().map(str::trim).filter(|line| !line.starts_with('#'));
+        let Some(line) = lines.into_iter().find(|line| line.contains(PLUGIN)) else {
+            let what = format!("{} has no line for {PLUGIN}", stack.display());
+            return self.miss(what, "add one that begins with `optional`, and restart slurmd");
+        };
+        self.say("plugin", line);
+        let mut words = line.split_whitespace();
+        if words.next() == Some("required") {
+            let what = "without its file, a plugin that is `required` makes every srun fail";
+            self.miss(what, "write `optional` instead");
+        }
+        let files = words.filter_map(|word| match word.split_once('=') {
+            None => word.starts_with('/').then_some(word),
+            Some((key, path)) => (key == "xsched").then_some(path),
+        });
+        for missing in files.filter(|file| !Path::new(file).exists()) {
+            let action = "build the plugin, install xsched, or correct the line";
+            self.miss(format!("{missing} is not there"), action);
+        }
+        if !line.contains(" default") {
+            self.say("default", "none: jobs without --xsched are not scheduled");
+        }
+    }
+
+    fn podman(&mut self, root: &Path) {
+        let folders = DEVICES.map(|folder| root.join(folder)).into_iter();
+        let entries = folders.filter_map(|folder| fs::read_dir(folder).ok()).flatten();
+        let files = entries.filter_map(|entry| Some(entry.ok()?.path()));
+        let parsed = files.filter_map(|file| {
+            let text = fs::read_to_string(&file).ok()?;
+            let json: serde_json::Value = serde_json::from_str(&text).ok()?;
+            (json["kind"] == KIND).then_some((file, json))
+        });
+        let Some((file, json)) = parsed.last() else {
+            let what = format!("there is no container device {KIND}");
+            return self.miss(what, "run `xsched cdi generate` as root");
+        };
+        self.say("devices", file.display().to_string());
+        let mut missing: Vec<_> = paths(&json).filter(|path| !Path::new(path).exists()).collect();
+        missing.sort_unstable();
+        missing.dedup();
+        for path in missing {
+            let what = format!("{path}, which containers get, is not there");
+            self.miss(what, "run `xsched cdi generate` again, and start xschedd");
+        }
+    }
+}
+
+/// Paths of this machine in a specification of container devices: of mounts and of hooks.
+fn paths(json: &serde_json::Value) -> impl Iterator<Item = &str> {
+    let devices = json["devices"].as_array().into_iter().flatten();
+    let all = devices.chain([json]).map(|of| &of["containerEdits"]);
+    all.flat_map(|edits| {
+        listed(&edits["mounts"], "hostPath").chain(listed(&edits["hooks"], "path"))
+    })
+}
+
+/// A text of each item of a list.
+fn listed<'a>(list: &'a serde_json::Value, key: &'static str) -> impl Iterator<Item = &'a str> {
+    list.as_array().into_iter().flatten().filter_map(move |item| item[key].as_str())
+}
+
+/// The value of a key of `slurm.conf`, whose keys are of either case.
+fn value<'a>(text: &'a str, key: &str) -> Option<&'a str> {
+    let lines = text.lines().map(|line| line.split('#').next().unwrap_or_default());
+    let mut pairs = lines.filter_map(|line| line.split_once('='));
+    pairs.find(|(name, _)| name.trim().eq_ignore_ascii_case(key)).map(|(_, value)| value.trim())
+}
+
+#[cfg(test)]
+mod tests {
+    use xsched_node::{NodeError, Status};
+
+    use super::*;
+
+    fn daemon(is_there: bool) -> Daemon {
+        let status = Status { schema: 3, policy: "hpf".to_owned(), ..Status::default() };
+        Daemon::answering(if is_there { Ok(status) } else { Err(NodeError::Closed) })
+    }
+
+    fn whats(engine: Engine, root: &Path, is_there: bool) -> Vec<String> {
+        let findings = Findings::of(engine, root, None, &daemon(is_there));
+        findings.problems.into_iter().map(|problem| problem.what).collect()
+    }
+
+    #[test]
+    fn a_node_of_slurm_needs_a_daemon_cgroups_and_a_plugin_that_is_there() {
+        let root = tempfile::tempdir().expect("a folder");
+        let root = root.path();
+        let of = |is_there| whats(Engine::Slurm, root, is_there);
+        assert_eq!(of(false).len(), 2);
+        fs::create_dir_all(root.join("etc/slurm")).expect("a folder");
+        let write = |name: &str, text: &str| {
+            fs::write(root.join("etc/slurm").join(name), text).expect("a file");
+        };
+        write("slurm.conf", "ClusterName=a\nproctracktype=proctrack/linuxproc # old\n");
+        let found = of(true);
+        assert!(found[0].contains("linuxproc") && found[1].contains("no line"), "{found:?}");
+        write("slurm.conf", "ProctrackType=proctrack/cgroup\n");
+        write("plugstack.conf", "required /none/spank_xsched.so xsched=/none/xsched\n");
+        let found = of(true);
+        assert!(found[0].contains("required") && found[1].contains("/none/spank"), "{found:?}");
+        assert!(found[2].contains("/none/xsched"), "{found:?}");
+        let plugin = root.join(PLUGIN);
+        fs::write(&plugin, "").expect("a file");
+        write("plugstack.conf", &format!("optional {} default=batch\n", plugin.display()));
+        assert_eq!(of(true), [""; 0]);
+    }
+
+    #[test]
+    fn a_node_of_podman_needs_devices_whose_files_are_there() {
+        let root = tempfile::tempdir().expect("a folder");
+        let root = root.path();
+        let of = || whats(Engine::Podman, root, true);
+        assert!(of()[0].contains("no container device"));
+        fs::create_dir_all(root.join("etc/cdi")).expect("a folder");
+        let write = |path: &str| {
+            let mount =
+                format!("{{\"containerEdits\":{{\"mounts\":[{{\"hostPath\":\"{path}\"}}]}}}}");
+            let text = format!("{{\"kind\":\"{KIND}\",\"devices\":[{mount}]}}");
+            fs::write(root.join("etc/cdi/x.json"), text).expect("a file");
+        };
+        write("/none/file");
+        assert_eq!(of(), ["/none/file, which containers get, is not there"]);
+        write("/");
+        assert_eq!(of(), [""; 0]);
+    }
+}
