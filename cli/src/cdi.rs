@@ -12,7 +12,7 @@ use xsched_launch::{Class, Interposers, Scheduling};
 use xsched_node::{Grant, Grantee, Request, SocketPath};
 
 use crate::args::{Cdi, CdiArgs};
-use crate::environment::{interposers, json, variables};
+use crate::contract::{interposers, json, variables};
 use crate::error::CliError;
 use crate::node::PATIENCE;
 

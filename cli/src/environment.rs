@@ -2,34 +2,19 @@
 
 use std::env;
 use std::ffi::OsString;
-use std::path::Path;
 
 use serde::Serialize;
 use xsched_console::Ending;
 use xsched_console::output::Stream;
-use xsched_launch::{CONTRACT, Decider, Interposers, LaunchError, Scheduling, folders_beside};
+use xsched_launch::{CONTRACT, LaunchError};
 
 use crate::args::{EnvArgs, Format};
 use crate::cdi;
+use crate::contract::{interposers, json, variables};
 use crate::error::CliError;
 
 /// The variable that names the daemon's socket.
 const SOCKET: &str = "XSCHED_SOCKET";
-
-/// Interposers beside this program.
-pub(crate) fn interposers() -> Result<Interposers, CliError> {
-    let own = env::current_exe().and_then(|path| path.canonicalize());
-    let own = own.map_err(|source| CliError::Read { place: "this program".to_owned(), source })?;
-    Ok(Interposers::find(&folders_beside(own.parent().unwrap_or(Path::new("/"))))?)
-}
-
-/// Variables of a program that the scheduler of the node schedules, whether one runs now or not,
-/// but for preloaded files.
-pub(crate) fn variables(scheduling: &Scheduling) -> Vec<(&'static str, String)> {
-    let mut variables = scheduling.variables(Some(Decider::Node));
-    variables.extend(scheduling.of_hip().map(|(name, value)| (name, value.to_owned())));
-    variables
-}
 
 /// The JSON of [`Format::Json`].
 #[derive(Serialize)]
@@ -79,11 +64,6 @@ pub(crate) fn execute(args: &EnvArgs) -> Result<Ending, CliError> {
     };
     Stream::Stdout.insist(&text)?;
     Ok(Ending::Fine)
-}
-
-/// A value as JSON text.
-pub(crate) fn json(value: &impl Serialize) -> String {
-    serde_json::to_string_pretty(value).unwrap_or_default() + "\n"
 }
 
 /// A word that a shell takes as it is.

@@ -7,8 +7,8 @@ use xsched_console::output::complain;
 use xsched_console::{Ending, note};
 use xsched_launch::LaunchArgs;
 
+use crate::contract::interposers;
 use crate::doctor::refusing_loader;
-use crate::environment::interposers;
 use crate::error::CliError;
 
 /// Becomes the program. Returns only if that fails.

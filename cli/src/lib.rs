@@ -4,6 +4,7 @@
 mod args;
 mod cdi;
 mod compare;
+mod contract;
 mod devices;
 mod doctor;
 mod environment;

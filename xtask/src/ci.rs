@@ -13,8 +13,8 @@ use crate::ahead::Ahead;
 use crate::command::{cargo, release, run as run_command};
 use crate::package::PUBLISHED;
 use crate::{
-    apt, book, capi, demo, fuzz, hip, kfd_vm, lab, loom, mutants, package, proof, python, rocm,
-    root, stress, target_dir, test, tidy, tour,
+    apt, book, capi, demo, fuzz, hip, integrations, kfd_vm, lab, loom, mutants, package, proof,
+    python, rocm, root, stress, target_dir, test, tidy, tour,
 };
 
 /// How long CI runs each fuzz target.
@@ -36,7 +36,7 @@ const NO_PANICS: [&str; 4] =
 /// A step: its name, and what it does. The test runner's closing lines are kept.
 type Step = (&'static str, fn(&mut Vec<String>) -> Result<()>);
 
-const STEPS: [Step; 24] = [
+const STEPS: [Step; 26] = [
     ("format", |_| format()),
     ("tidy", |_| tidy::run(&tidy::Options::default())),
     ("test", tests),
@@ -46,6 +46,9 @@ const STEPS: [Step; 24] = [
     ("other tests", other_tests),
     // It runs what both have built.
     ("tour", |_| tour::run()),
+    // What is for clusters, with the real engines.
+    ("slurm", |_| integrations::slurm()),
+    ("podman", |_| integrations::podman()),
     ("book", |_| book::run(&book::Options { check: true })),
     ("package", |_| package::run()),
     ("hip", |_| hip::run()),

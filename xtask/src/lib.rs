@@ -16,6 +16,7 @@
 //! | [`rocm`] | runs the project's checks on AMD's own HIP and ROCr over an emulated GPU |
 //! | [`lab`] | runs the experiments of the test plan on the processor, with stand-ins |
 //! | [`python`] | installs the package for Python and tests it |
+//! | [`integrations`] | runs what is for clusters with the real engines |
 //! | [`book`] | writes the generated parts of the book, builds it, checks its links |
 //! | [`ci`] | everything that CI does, in order |
 //! | [`ahead`] | builds for later steps of CI, while its tests wait |
@@ -33,6 +34,7 @@ pub mod deb;
 mod demo;
 pub mod fuzz;
 pub mod hip;
+pub mod integrations;
 pub mod kfd_vm;
 pub mod lab;
 pub mod loom;

@@ -5,8 +5,8 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 use xsched_xtask::capi::{check, headers, install};
 use xsched_xtask::{
-    ahead, book, ci, deb, fuzz, hip, kfd_vm, lab, loom, mutants, package, proof, python, rocm,
-    stress, test, tidy, tour,
+    ahead, book, ci, deb, fuzz, hip, integrations, kfd_vm, lab, loom, mutants, package, proof,
+    python, rocm, stress, test, tidy, tour,
 };
 
 /// Repository chores.
@@ -62,6 +62,11 @@ enum Chore {
     Book(book::Options),
     /// Run the commands of the book's tour of the daemon.
     Tour,
+    /// Run the plugin for Slurm in a Slurm of two nodes on this machine. May install Debian's
+    /// packages.
+    Slurm,
+    /// Run containers with the container devices in Podman. May install Debian's packages.
+    Podman,
     /// Build what later steps of CI need. CI starts it itself.
     #[command(hide = true)]
     Ahead,
@@ -90,6 +95,8 @@ fn main() -> ExitCode {
         Chore::Python(options) => python::run(&options),
         Chore::Book(options) => book::run(&options),
         Chore::Tour => tour::run(),
+        Chore::Slurm => integrations::slurm(),
+        Chore::Podman => integrations::podman(),
         Chore::Ahead => {
             ahead::run();
             Ok(())

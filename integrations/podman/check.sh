@@ -1,0 +1,127 @@
+#!/bin/bash
+# Checks the container devices with a real Podman, as root, and a daemon.
+#
+#   check.sh FOLDER
+#
+# FOLDER has bin/xsched and bin/xschedd, lib/xsched with the interposers, emulated/libcuda.so.1 and
+# work. The devices are in /run/cdi meanwhile, where Podman looks. It leaves nothing behind that
+# runs.
+set -euo pipefail
+
+F=$1
+SPECIFICATION=/run/cdi/xsched-check.json
+export XSCHED_SOCKET=$F/run/socket
+mkdir -p "$F"/{run,log,jobs,root/{bin,lib,lib64,emulated,proc,sys,dev,tmp,etc,run,jobs,usr/lib}}
+chmod 755 "$F/run"
+
+podman() {
+    command podman --root "$F/storage" --runroot "$F/runroot" --tmpdir "$F/tmp" --runtime runc \
+        --cgroup-manager cgroupfs --storage-driver vfs --events-backend none "$@"
+}
+xsched() { "$F/bin/xsched" "$@"; }
+stop() {
+    rm -f "$F"/jobs/*.run
+    podman rm --all --force --time 1 >/dev/null 2>&1 || true
+    [ ! -s "$F/run/xschedd.pid" ] || kill -9 "$(cat "$F/run/xschedd.pid")" 2>/dev/null || true
+    rm -f "$SPECIFICATION" "${SPECIFICATION%.json}.preload"
+    umount -R "$F/storage" 2>/dev/null || true
+}
+fail() {
+    echo "FAILED: $*"
+    tail -n 30 "$F"/log/* 2>/dev/null || true
+    xsched ps || true
+    exit 1
+}
+trap stop EXIT
+until_true() {
+    local what=$1 left=200
+    shift
+    while ! "$@" >/dev/null 2>&1; do
+        left=$((left - 1))
+        [ $left -gt 0 ] || fail "$what"
+        sleep 0.1
+    done
+}
+of_tenant() { xsched ps --json | jq -e -r --arg t "$1" ".processes[] | select(.tenant == \$t) | $2"; }
+has() { [ "$(of_tenant "$1" "$2")" = "$3" ]; }
+has_grants() { [ "$(xsched ps --json | jq -r '[.grants[].name] | sort | join(";")')" = "$1" ]; }
+was_held() { [ "$(of_tenant "$1" .holds)" -gt 3 ]; }
+is_above() { [ "$(cat "$F/jobs/$1.run")" -gt "$2" ]; }
+goes_on() { until_true "$1 does not go on" is_above "$1" "$(cat "$F/jobs/$1.run")"; }
+daemon() {
+    "$F/bin/xschedd" --socket "$XSCHED_SOCKET" --config "$F/run/xschedd.toml" 2>>"$F/log/xschedd" &
+    echo $! >"$F/run/xschedd.pid"
+    disown
+    until_true "xschedd does not answer" "$F/bin/xsched" ps
+}
+
+# An image of this machine's shell and C library, and the programs.
+cp "$(command -v sh)" "$F/root/bin/sh"
+cp "$(command -v cat)" "$F/bin/xsched" "$F/work" "$F/root/bin/"
+export LD_LIBRARY_PATH=$F/emulated
+ldd "$F"/root/bin/* "$F"/lib/xsched/* "$F"/emulated/* |
+    awk '$2 == "=>" { print $3 } $1 ~ "^/.*[^:]$" { print $1 }' | grep -v "^$F" | sort -u |
+    while read -r library; do cp --parents -L "$library" "$F/root/"; done
+unset LD_LIBRARY_PATH
+tar -C "$F/root" -c . | podman import - localhost/check >"$F/log/import" 2>&1 || fail "no image"
+
+printf '[[tenant]]\nname = "default"\npriority = -200\npriority_max = -200\n' >"$F/run/xschedd.toml"
+daemon
+xsched cdi generate --out "$SPECIFICATION"
+xsched doctor --for podman | grep "^Podman: set up" || fail "the doctor: $(xsched doctor --for podman)"
+
+# $1: name of the container, $2: its class; further options, and a command of the shell.
+container() {
+    local name=$1 class=$2
+    shift 2
+    echo 0 >"$F/jobs/$name.run"
+    podman run --name "$name" --network none --ulimit nofile=1024:1024 --ulimit nproc=1000:1000 \
+        --device "xsched.dev/class=$class" -v "$F/jobs:/jobs" -v "$F/emulated:/emulated:ro" \
+        -e LD_LIBRARY_PATH=/emulated "${@:1:$#-1}" localhost/check sh -c "${!#}"
+}
+grant_of() { echo "container $(podman inspect --format '{{.Id}}' "$1" | cut -c -12)"; }
+
+echo "== an urgent container beside a batch container"
+container one batch --detach "exec work /jobs/one.run" >"$F/log/one"
+one=$(grant_of one)
+until_true "the batch container has no grant" has "$one" .priority -100
+[ "$(of_tenant "$one" .uid)" = 0 ] || fail "it is not root's"
+goes_on one
+container two interactive "exec work /jobs/two.run 4000" >"$F/log/two" 2>&1
+grep -q "^right 4000" "$F/log/two" || fail "the urgent container's work is wrong"
+was_held "$one" || fail "the batch container was not held"
+goes_on one
+echo "the batch container was held $(of_tenant "$one" .holds) times for $(of_tenant "$one" .held_ms) ms"
+podman rm two >/dev/null
+until_true "the urgent container's grant stays" has_grants "$one"
+
+echo "== a container that wants more than it may have"
+container three batch -e LD_PRELOAD=libm.so.6 -e XSCHED_AUTO_XQUEUE_PRIORITY=200 --detach "
+echo preload \$LD_PRELOAD
+xsched ctl grant --pid 1 --class interactive && echo RAISED
+xsched ctl revoke '$one' && echo RAISED
+exec work /jobs/three.run" >/dev/null
+three=$(grant_of three)
+until_true "the third container has no grant" has "$three" .priority -100
+goes_on three
+podman logs three >"$F/log/three" 2>&1
+grep -q RAISED "$F/log/three" && fail "the container raised its class"
+[ "$(grep -c "with a grant may change none" "$F/log/three")" = 2 ] || fail "it was not refused"
+grep -q "^preload libm.so.6$" "$F/log/three" || fail "the variable of the image was replaced"
+podman rm --force --time 1 three >/dev/null
+
+echo "== the daemon and what watches the container are killed"
+kill -9 "$(cat "$F/run/xschedd.pid")"
+goes_on one
+daemon
+until_true "the container is not known to the daemon that came back" has "$one" .priority -100
+kill -9 "$(podman inspect --format '{{.State.ConmonPid}}' one)"
+goes_on one
+has "$one" .priority -100 || fail "the container has lost its grant"
+
+echo "== nothing stays"
+rm "$F/jobs/one.run"
+# Nothing tells Podman that the container has ended, so the first attempt only waits.
+until_true "the container stays" podman rm --force --time 1 --ignore one
+until_true "grants stay" has_grants ""
+echo "podman: an urgent container beside a batch container, rights, two kills, ends"

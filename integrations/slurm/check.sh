@@ -1,0 +1,206 @@
+#!/bin/bash
+# Checks the plugin with a real Slurm: two nodes on loopback that are this machine, and a daemon.
+#
+#   check.sh FOLDER
+#
+# FOLDER has bin/xsched and bin/xschedd, lib with the interposers, emulated/libcuda.so.1,
+# spank_xsched.so and work. Only root runs it. It leaves nothing behind that runs.
+set -euo pipefail
+
+F=$1
+HOST=$(hostname -s)
+export SLURM_CONF=$F/etc/slurm.conf XSCHED_SOCKET=$F/run/socket
+mkdir -p "$F"/{etc,run,log,state,spool/n1,spool/n2,jobs}
+chmod 755 "$F" "$F"/{etc,run,log}
+chmod 1777 "$F/jobs"
+
+# Ends all that was started. Steps outlive their node's agent; they have its environment.
+stop() {
+    rm -f "$F"/jobs/*.run
+    for name in slurmctld slurmd.n1 slurmd.n2 xschedd munged; do
+        [ ! -s "$F/run/$name.pid" ] || kill -9 "$(cat "$F/run/$name.pid")" 2>/dev/null || true
+    done
+    for step in $(pgrep -x slurmstepd); do
+        ! grep -qsz "^SLURM_CONF=$SLURM_CONF$" "/proc/$step/environ" || kill -9 "$step" || true
+    done
+    find /sys/fs/cgroup -depth -type d -path '*/slurm_n[12]*' -exec rmdir {} \; 2>/dev/null || true
+}
+fail() {
+    echo "FAILED: $*"
+    tail -n 30 "$F"/log/*.log "$F"/jobs/*.out 2>/dev/null || true
+    xsched ps 2>/dev/null || true
+    exit 1
+}
+trap stop EXIT
+xsched() { "$F/bin/xsched" "$@"; }
+# Waits for a command to succeed, 20 s at most: Slurm looks every few seconds.
+until_true() {
+    local what=$1 left=200
+    shift
+    while ! "$@" >/dev/null 2>&1; do
+        left=$((left - 1))
+        [ $left -gt 0 ] || fail "$what"
+        sleep 0.1
+    done
+}
+# A field of the process of the tenant.
+of_tenant() { xsched ps --json | jq -e -r --arg t "$1" ".processes[] | select(.tenant == \$t) | $2"; }
+has() { [ "$(of_tenant "$1" "$2")" = "$3" ]; }
+has_grants() { [ "$(xsched ps --json | jq -r '[.grants[].name] | sort | join(";")')" = "$1" ]; }
+was_held() { [ "$(of_tenant "$1" .holds)" -gt 3 ]; }
+is_above() { [ "$(cat "$F/jobs/$1.run")" -gt "$2" ]; }
+goes_on() { until_true "$1 does not go on" is_above "$1" "$(cat "$F/jobs/$1.run")"; }
+is_empty() { [ -z "$(ls "$1")" ]; }
+are_up() { [ "$(sinfo -h -N -t idle -p batch -o %N | wc -l)" = 2 ]; }
+runs() { squeue -h -o %T | grep -q RUNNING; }
+# Jobs are a user's who is not root.
+as_user() { setpriv --reuid=nobody --regid=nogroup --clear-groups "$@"; }
+
+daemon() {
+    "$F/bin/xschedd" --socket "$XSCHED_SOCKET" --config "$F/etc/xschedd.toml" 2>>"$F/log/xschedd.log" &
+    echo $! >"$F/run/xschedd.pid"
+    disown
+    until_true "xschedd does not answer" "$F/bin/xsched" ps
+}
+node() { slurmd -N "$1"; }
+controller() { slurmctld; }
+
+cat >"$F/etc/slurm.conf" <<END
+ClusterName=check
+SlurmctldHost=$HOST(127.0.0.1)
+SlurmctldPort=16817
+SlurmUser=root
+SlurmdUser=root
+AuthType=auth/munge
+AuthInfo=socket=$F/run/munge.socket
+StateSaveLocation=$F/state
+SlurmdSpoolDir=$F/spool/%n
+SlurmctldPidFile=$F/run/slurmctld.pid
+SlurmdPidFile=$F/run/slurmd.%n.pid
+SlurmctldLogFile=$F/log/slurmctld.log
+SlurmdLogFile=$F/log/slurmd.%n.log
+ProctrackType=proctrack/cgroup
+TaskPlugin=task/none
+JobAcctGatherType=jobacct_gather/none
+ReturnToService=2
+SelectType=select/cons_tres
+SelectTypeParameters=CR_CPU
+MpiDefault=none
+GresTypes=gpu,shard
+PlugStackConfig=$F/etc/plugstack.conf
+KillWait=2
+SlurmdParameters=config_overrides
+NodeName=n1 NodeHostname=$HOST NodeAddr=127.0.0.1 Port=17001 CPUs=8 RealMemory=500 Gres=gpu:1,shard:4
+NodeName=n2 NodeHostname=$HOST NodeAddr=127.0.0.1 Port=17002 CPUs=8 RealMemory=500 Gres=gpu:1,shard:4
+PartitionName=batch Nodes=n[1-2] Default=YES MaxTime=INFINITE State=UP
+PartitionName=urgent Nodes=n[1-2] MaxTime=INFINITE State=UP
+END
+cat >"$F/etc/gres.conf" <<END
+NodeName=n[1-2] Name=gpu File=/dev/null
+NodeName=n[1-2] Name=shard Count=4 File=/dev/null
+END
+cat >"$F/etc/cgroup.conf" <<END
+CgroupAutomount=no
+END
+cat >"$F/etc/plugstack.conf" <<END
+optional $F/spank_xsched.so xsched=$F/bin/xsched socket=$XSCHED_SOCKET state=$F/grants default=normal default.batch=batch max.batch=batch
+END
+# Processes without a grant are the least urgent ones.
+printf '[[tenant]]\nname = "default"\npriority = -200\npriority_max = -200\n' >"$F/etc/xschedd.toml"
+dd if=/dev/urandom of="$F/etc/munge.key" bs=1024 count=1 2>/dev/null
+chmod 600 "$F/etc/munge.key"
+
+/usr/sbin/munged --force --key-file="$F/etc/munge.key" --socket="$F/run/munge.socket" \
+    --pid-file="$F/run/munged.pid" --log-file="$F/log/munged.log" --seed-file="$F/run/munged.seed"
+daemon
+controller
+node n1
+node n2
+until_true "the nodes are not up" are_up
+xsched doctor --for slurm | grep "^Slurm: set up" || fail "the doctor: $(xsched doctor --for slurm)"
+
+# $1: name of the job. Its program runs until FOLDER/jobs/NAME.run is gone, or COUNT times.
+script() {
+    echo 0 >"$F/jobs/$1.run"
+    chmod 666 "$F/jobs/$1.run"
+    printf '#!/bin/sh\nexport LD_LIBRARY_PATH=%s\n%s\n' "$F/emulated" "$2" >"$F/jobs/$1.sh"
+    chmod 755 "$F/jobs/$1.sh"
+}
+submit() {
+    local name=$1
+    shift
+    as_user sbatch --parsable -w n1 -n1 --gres=shard:1 -D / -o "$F/jobs/$name.out" "$@" "$F/jobs/$name.sh"
+}
+
+# A program that ends, and the time that it took in milliseconds.
+timed() { echo "start=\$(date +%s%3N); $F/work $F/jobs/$1.run 4000; echo ms \$((\$(date +%s%3N) - start))"; }
+ms_of() { awk '$1 == "ms" { print $2 }' "$F/jobs/$1.out"; }
+
+echo "== an urgent job beside a batch job on a GPU that both have a shard of"
+script alone "$(timed alone)"
+submit alone -p urgent --xsched=interactive >"$F/log/alone"
+until_true "the job alone does not end" grep -q "^ms" "$F/jobs/alone.out"
+script one "exec $F/work $F/jobs/one.run"
+one="job $(submit one -p batch)"
+until_true "the batch job has no grant" has "$one" .priority -100
+goes_on one
+script two "$(timed two)"
+two="job $(submit two -p urgent --xsched=interactive,share=30)"
+until_true "the urgent job has no grant" has "$two" .priority 100
+[ "$(of_tenant "$two" .share)" = 30 ] || fail "the urgent job has no share"
+until_true "the batch job is not held" was_held "$one"
+[ "$(xsched ps --json | jq -r '[.processes[].device] | unique | length')" = 1 ] || fail "two GPUs"
+until_true "the urgent job does not end" grep -q "^ms" "$F/jobs/two.out"
+grep -q "^right 4000" "$F/jobs/two.out" || fail "the urgent job's work is wrong"
+goes_on one
+until_true "the urgent job's grant stays" has_grants "$one"
+echo "the urgent job took $(ms_of two) ms, alone $(ms_of alone) ms"
+echo "the batch job was held $(of_tenant "$one" .holds) times for $(of_tenant "$one" .held_ms) ms"
+
+echo "== a job that wants more than it may have"
+script three "
+export XSCHED_AUTO_XQUEUE_PRIORITY=200
+$F/bin/xsched ctl grant --pid \$\$ --class interactive && echo RAISED
+$F/bin/xsched ctl revoke 'job '\$SLURM_JOB_ID && echo RAISED
+$F/work $F/jobs/three.run 300
+$F/bin/xsched ctl set \$\$ --priority 200 && echo RAISED
+srun --xsched=interactive $F/work $F/jobs/three.run
+"
+three="job $(submit three -p batch --xsched=interactive)"
+until_true "the job's first program does not end" grep -q "^right 300" "$F/jobs/three.out"
+until_true "the job's step is not there" has "$three" .priority -100
+goes_on three
+grep -q RAISED "$F/jobs/three.out" && fail "the job raised its class"
+[ "$(grep -c "only root may grant\|with a grant may change none" "$F/jobs/three.out")" = 2 ] || fail "it was not refused"
+grep -q "the job has class batch, and --xsched=interactive asks for more" "$F/jobs/three.out" || fail "it was not told"
+rm "$F/jobs/three.run"
+until_true "the job's grant stays" has_grants "$one"
+preloaded=$(LD_PRELOAD=libm.so.6 as_user srun -p batch -D / sh -c 'echo $LD_PRELOAD')
+case $preloaded in
+    libm.so.6:*/libshimcuda.so*) ;;
+    *) fail "what the user preloads is not in front: $preloaded" ;;
+esac
+as_user srun -p batch --xsched=lots true 2>"$F/jobs/wrong.out" && fail "a wrong class is taken"
+grep -q "say interactive, normal or batch" "$F/jobs/wrong.out" || fail "it was not told what to say"
+
+echo "== the node's agent, the daemon and the controller are killed in turn"
+kill -9 "$(cat "$F/run/slurmd.n1.pid")"
+goes_on one
+has_grants "$one" || fail "grants went with slurmd"
+node n1
+kill -9 "$(cat "$F/run/xschedd.pid")"
+goes_on one
+daemon
+until_true "the job is not known to the daemon that came back" has "$one" .priority -100
+goes_on one
+kill -9 "$(cat "$F/run/slurmctld.pid")"
+goes_on one
+controller
+until_true "the controller has forgotten the job" runs
+has "$one" .priority -100 || fail "the job has lost its grant"
+
+echo "== nothing stays"
+scancel "${one#job }"
+until_true "grants stay" has_grants ""
+until_true "files of jobs stay" is_empty "$F/grants"
+echo "slurm: an urgent job beside a batch job, rights, three kills, ends"

@@ -1,0 +1,128 @@
+//! Checks of what is for clusters, with the real engines and the emulated driver.
+//!
+//! An engine's script in `integrations` starts it on this machine, with a daemon of its own, and
+//! checks what the guide promises. Its packages are installed unless they are there. Only root can
+//! run them, on Linux with cgroups.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+
+use crate::apt;
+use crate::command::run as run_command;
+use crate::test::{library, rest};
+use crate::{root, target_dir};
+
+/// Time for a script, in seconds. That of Slurm takes 12, that of Podman 15.
+const LIMIT_S: u32 = 110;
+/// Files that a script finds in its folder, and what they are of those that cargo builds.
+const BUILT: [(&str, &str); 5] = [
+    ("bin/xsched", "xsched"),
+    ("bin/xschedd", "xschedd"),
+    ("lib/xsched/libpreempt.so", "libpreempt.so"),
+    ("lib/xsched/libshimcuda.so", "libshimcuda.so"),
+    ("emulated/libcuda.so.1", "libxsched_cuda_emulated.so"),
+];
+/// Warnings are errors, as in Rust.
+const C_FLAGS: [&str; 5] = ["-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror"];
+
+/// Packages of Debian with Slurm.
+const SLURM: [&str; 7] = [
+    "slurmctld",
+    "slurmd",
+    "slurm-client",
+    "slurm-wlm-basic-plugins",
+    "munge",
+    "libslurm-dev",
+    "jq",
+];
+
+/// Runs the plugin for Slurm in a Slurm of two nodes.
+///
+/// # Errors
+/// If a check fails.
+pub fn slurm() -> Result<()> {
+    if !can_run("the plugin for Slurm", &SLURM)? {
+        return Ok(());
+    }
+    let folder = stage()?;
+    let plugin = folder.path.join("spank_xsched.so");
+    let source = root().join("integrations/slurm/spank_xsched.c");
+    compile(&["-shared", "-fPIC"], &[&source], &plugin)?;
+    check("slurm", &folder.path)
+}
+
+/// Packages of Debian with Podman.
+const PODMAN: [&str; 3] = ["podman", "runc", "jq"];
+
+/// Runs containers with the container devices, as root.
+///
+/// # Errors
+/// If a check fails.
+pub fn podman() -> Result<()> {
+    if !can_run("container devices in Podman", &PODMAN)? {
+        return Ok(());
+    }
+    check("podman", &stage()?.path)
+}
+
+/// Whether a check can run here; installs packages for it.
+fn can_run(what: &str, packages: &[&str]) -> Result<bool> {
+    if !rustix::process::geteuid().is_root() {
+        apt::left_out(what, "root");
+        return Ok(false);
+    }
+    let is_here = apt::install(packages)?;
+    if !is_here {
+        apt::left_out(what, "apt");
+    }
+    Ok(is_here)
+}
+
+/// A folder that goes with this. Users who are not root can read it.
+struct Folder {
+    path: PathBuf,
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.path);
+    }
+}
+
+/// Puts what the tests have built into a folder outside the repository, which other users may see.
+fn stage() -> Result<Folder> {
+    run_command(library().arg("--no-run"))?;
+    run_command(rest("test").arg("--no-run"))?;
+    let path = std::env::temp_dir().join(format!("xsched-integration-{}", std::process::id()));
+    fs::create_dir(&path).with_context(|| format!("cannot make {}", path.display()))?;
+    let folder = Folder { path };
+    fs::set_permissions(&folder.path, fs::Permissions::from_mode(0o755))?;
+    for (file, built) in BUILT {
+        let (from, to) = (target_dir().join("debug").join(built), folder.path.join(file));
+        ensure!(from.exists(), "{} was not built", from.display());
+        fs::create_dir_all(to.parent().unwrap_or(&folder.path))?;
+        fs::copy(&from, &to).with_context(|| format!("cannot copy {}", from.display()))?;
+    }
+    let (driver, work) = (folder.path.join("emulated/libcuda.so.1"), folder.path.join("work"));
+    compile(&[], &[&root().join("integrations/check/work.c"), &driver], &work)?;
+    Ok(folder)
+}
+
+fn compile(flags: &[&str], sources: &[&Path], to: &Path) -> Result<()> {
+    let compiler = std::env::var_os("CC").unwrap_or_else(|| "cc".into());
+    run_command(Command::new(compiler).args(C_FLAGS).args(flags).args(sources).arg("-o").arg(to))
+}
+
+fn check(engine: &str, folder: &Path) -> Result<()> {
+    let script = root().join("integrations").join(engine).join("check.sh");
+    let mut command = Command::new("timeout");
+    command.args(["--kill-after=10", &LIMIT_S.to_string(), "bash"]).arg(script).arg(folder);
+    for name in ["LD_PRELOAD", "XSCHED_SCHEDULER", "XSCHED_POLICY", "XSCHED_SOCKET"] {
+        command.env_remove(name);
+    }
+    run_command(&mut command)
+}
