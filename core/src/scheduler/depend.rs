@@ -191,7 +191,7 @@ impl<P: Policy> State<'_, P> {
             let target = slot.target;
             if !same {
                 self.mark_dirty(at, dirty::VERDICT);
-                self.forget_progress(at);
+                self.pause_progress(at, !running);
             } else if at != index {
                 return;
             }

@@ -152,6 +152,8 @@ pub(crate) struct Lists {
     changed_devices: Vec<DeviceId, CHANGED_MAX>,
     changed_all: bool,
     timer_fired: bool,
+    /// When something happened last.
+    now: Instant,
     stall: Duration,
     /// How often it is halved for the queue that was passed over last.
     stall_halvings: u8,
@@ -226,6 +228,7 @@ impl<P: Policy, S: Storage> Scheduler<P, S> {
             changed_devices: Vec::new(),
             changed_all: true,
             timer_fired: false,
+            now: Instant::ZERO,
             stall: STALL,
             stall_halvings: 0,
             progress_due: None,
@@ -248,6 +251,11 @@ impl<P: Policy, S: Storage> Scheduler<P, S> {
             edges: parts.edges,
             lists: &mut self.lists,
         }
+    }
+
+    fn state_at(&mut self, now: Instant) -> State<'_, P> {
+        self.lists.now = now;
+        self.state()
     }
 
     /// The tables themselves, for a record of them.
@@ -313,7 +321,7 @@ impl<P: Policy, S: Storage> Scheduler<P, S> {
     /// # Errors
     /// [`SchedulerError::UnknownDevice`] and [`SchedulerError::TableFull`].
     pub fn attach(&mut self, now: Instant, attach: Attach) -> Result<QueueId, SchedulerError> {
-        self.state().attach(now, attach)
+        self.state_at(now).attach(now, attach)
     }
 
     /// Removes a queue. Waits for its events that are not reached end with an error.
@@ -321,7 +329,7 @@ impl<P: Policy, S: Storage> Scheduler<P, S> {
     /// # Errors
     /// [`SchedulerError::UnknownQueue`].
     pub fn detach(&mut self, now: Instant, queue: QueueId) -> Result<(), SchedulerError> {
-        let mut state = self.state();
+        let mut state = self.state_at(now);
         let index = state.find(queue)?;
         state.detach(now, index);
         Ok(())
@@ -338,7 +346,7 @@ impl<P: Policy, S: Storage> Scheduler<P, S> {
         queue: QueueId,
         report: &Report,
     ) -> Result<(), SchedulerError> {
-        let mut state = self.state();
+        let mut state = self.state_at(now);
         let index = state.find(queue)?;
         state.report(now, index, report)
     }
@@ -353,7 +361,7 @@ impl<P: Policy, S: Storage> Scheduler<P, S> {
         queue: QueueId,
         hints: Hints,
     ) -> Result<(), SchedulerError> {
-        let mut state = self.state();
+        let mut state = self.state_at(now);
         let index = state.find(queue)?;
         state.set_hints(now, index, hints);
         Ok(())
@@ -450,7 +458,7 @@ impl<P: Policy, S: Storage> Scheduler<P, S> {
     /// `None`.
     #[must_use]
     pub fn poll_order(&mut self, now: Instant) -> Option<(QueueId, Order)> {
-        let mut state = self.state();
+        let mut state = self.state_at(now);
         state.decide_if_due(now);
         state.arm_checks(now);
         state.next_order(now)
@@ -471,10 +479,10 @@ impl<P: Policy, S: Storage> Scheduler<P, S> {
             self.lists.timer_fired = true;
         }
         if self.lists.progress_due.is_some_and(|due| now >= due) {
-            self.state().check_progress(now);
+            self.state_at(now).check_progress(now);
         }
         if self.lists.floor_due.is_some_and(|due| now >= due) {
-            self.state().check_floor(now);
+            self.state_at(now).check_floor(now);
         }
     }
 

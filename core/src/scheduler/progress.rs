@@ -25,12 +25,33 @@ const HALVINGS: u8 = 2;
 const HALVINGS_MAX: u8 = 5;
 
 impl<P: Policy> State<'_, P> {
-    /// A queue became ready or not, or may run or not: that it retired nothing before says nothing
-    /// now.
-    pub(super) fn forget_progress(&mut self, index: usize) {
+    /// A queue became ready or not, or may run or not, until when it `ran` or did not. Time in
+    /// which it ran and retired nothing counts on when it runs again, if another one was held all
+    /// the time: what it waits for may be that, and it may be held more often than it would be
+    /// passed over. Where all have turns, none of them waits for good.
+    pub(super) fn pause_progress(&mut self, index: usize, ran: bool) {
+        let now = self.lists.now;
         let slot = &mut self.queues[index];
-        slot.progress.state = ProgressState::Unwatched;
+        let progress = &mut slot.progress;
+        if ran && matches!(progress.state, ProgressState::Asked | ProgressState::Watched) {
+            let went_on = self.devices[slot.info.device.index()].went_on;
+            if progress.ran == Duration::ZERO {
+                progress.ran_from = progress.since;
+            }
+            progress.ran += progress.lasts(now).min(now.since(went_on));
+        }
+        if ran && !slot.info.running {
+            progress.held_from = now;
+        }
+        progress.state = ProgressState::Unwatched;
         self.lists.is_contended |= slot.info.ready && !slot.info.running;
+        if slot.info.ready && slot.info.running && progress.ran > Duration::ZERO {
+            progress.enter(ProgressState::Asked, now);
+            // A check at another time may never find it running.
+            let due = now + (self.stall_of(index) - self.queues[index].progress.ran);
+            self.lists.progress_due = self.lists.progress_due.map(|other| other.min(due));
+            self.mark_dirty(index, dirty::WATCH);
+        }
     }
 
     /// Has progress and device time be checked, if queues came to be held that have work.
@@ -52,6 +73,7 @@ impl<P: Policy> State<'_, P> {
         for index in 0..self.devices.len() {
             let device = &mut self.devices[index];
             (device.is_contended, device.is_drained, device.asked) = (false, true, 0);
+            device.held_from = None;
         }
         let mut is_contended = false;
         for slot in members(self.queues, |slot| slot.ready_bits) {
@@ -61,6 +83,9 @@ impl<P: Policy> State<'_, P> {
             if !info.running && info.hints.priority.rank() > 0 {
                 device.is_contended = true;
                 is_contended = true;
+                let held_from = slot.progress.held_from;
+                device.held_from =
+                    Some(device.held_from.map_or(held_from, |from| from.min(held_from)));
             }
             let drains = info.drains() && slot.progress.state != ProgressState::Stopped;
             device.is_drained &= !drains;
@@ -112,7 +137,10 @@ impl<P: Policy> State<'_, P> {
             slot.progress.enter(ProgressState::Stopped, now);
             return now + stall;
         }
-        let lasts = slot.progress.lasts(now).min(now.since(device.went_on));
+        if device.held_from.is_none_or(|held_from| held_from > slot.progress.ran_from) {
+            slot.progress.ran = Duration::ZERO;
+        }
+        let lasts = slot.progress.ran + slot.progress.lasts(now).min(now.since(device.went_on));
         if runs && lasts >= stall {
             slot.progress.enter(ProgressState::Unwatched, now);
             slot.info.passed_over = true;
@@ -132,6 +160,7 @@ impl<P: Policy> State<'_, P> {
         let prompt = self.lists.stall.per(PROMPT);
         let slot = &mut self.queues[index];
         let progress = &mut slot.progress;
+        progress.ran = Duration::ZERO;
         if core::mem::take(&mut slot.info.passed_over) {
             let halvings = (progress.halvings + HALVINGS).min(HALVINGS_MAX);
             progress.halvings = if progress.lasts(now) <= prompt { halvings } else { 0 };

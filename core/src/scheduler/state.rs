@@ -397,10 +397,11 @@ impl<P: Policy> State<'_, P> {
 
     /// A queue becomes ready, or stops being so.
     pub(super) fn set_ready(&mut self, index: usize, ready: bool) {
+        let ran = !ready && self.queues[index].info.running;
         self.queues[index].info.ready = ready;
         Set::Ready.put(self.queues, index, ready);
         self.count_ready(index, ready);
-        self.forget_progress(index);
+        self.pause_progress(index, ran);
     }
 
     fn count_ready(&mut self, index: usize, ready: bool) {

@@ -81,6 +81,11 @@ pub(crate) struct Progress {
     /// When it entered its state, or was passed over.
     pub(crate) since: Instant,
     pub(crate) state: ProgressState,
+    /// For how long it ran and retired nothing before it was held, since `ran_from`.
+    pub(crate) ran: Duration,
+    pub(crate) ran_from: Instant,
+    /// When it was held last.
+    pub(crate) held_from: Instant,
     /// The stall time is halved this often for it.
     pub(crate) halvings: u8,
 }
@@ -232,6 +237,8 @@ pub struct DeviceSlot {
     pub(crate) asked: u32,
     /// When a queue of it was last seen to go on, or to be about to stop.
     pub(crate) went_on: Instant,
+    /// Since when the queue with work has been held that has been so for longest.
+    pub(crate) held_from: Option<Instant>,
     pub(crate) arrears: Arrears,
     /// Queues that need orders: the first, the last of the ready ones, which come first, and the
     /// last.
@@ -268,6 +275,7 @@ impl Default for DeviceSlot {
             is_drained: true,
             asked: 0,
             went_on: Instant::ZERO,
+            held_from: None,
             arrears: Arrears::default(),
             dirty_head: END,
             dirty_ready: END,

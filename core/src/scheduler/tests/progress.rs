@@ -29,6 +29,17 @@ impl Rig {
         self.now.since(from).as_ns() / 1_000_000
     }
 
+    /// Lets this many milliseconds pass, with the checks that are due.
+    fn advance(&mut self, ms: u64) {
+        let end = self.now + Duration::from_ms(ms);
+        while let Some(due) = self.s.poll_timeout().filter(|due| *due <= end) {
+            self.now = self.now.max(due);
+            self.s.handle_timeout(self.now);
+            self.orders();
+        }
+        self.now = end;
+    }
+
     fn retire(&mut self, queue: QueueId) {
         self.report(queue, |r| {
             r.retired += 1;
@@ -92,6 +103,29 @@ fn one_that_was_held_meanwhile_has_its_time_anew() {
     rig.next_check();
     assert!(rig.ready(high));
     assert!(rig.until_passed_over(high) >= 50);
+}
+
+/// A control loop has work for 3 ms of 10, as long as another queue holds the low one.
+#[test]
+fn one_that_is_held_now_and_then_is_passed_over_as_well() {
+    let mut rig = Rig::hpf();
+    let (low, high, urgent) = (rig.attach(1), rig.attach(5), rig.attach(9));
+    rig.submit(low, 5);
+    rig.submit(high, 5);
+    rig.orders();
+    let mut periods = 0;
+    while !rig.running(low) {
+        periods += 1;
+        assert!(periods < 50, "what it waits for never runs");
+        rig.submit(urgent, 1);
+        rig.orders();
+        rig.advance(3);
+        rig.drain(urgent);
+        rig.orders();
+        rig.advance(7);
+    }
+    assert_eq!((rig.s.stats().passed_over, rig.running(high)), (1, true));
+    assert!(periods >= 7, "it ran for less than the stall time");
 }
 
 #[test]
