@@ -8,7 +8,6 @@ use xsched_core::level::{Caps, Level};
 
 use crate::config::HostConfig;
 use crate::error::HostError;
-use crate::executor;
 use crate::halves::{self, HostPreempt, HostRetire, HostSubmit};
 use crate::inner::Device;
 use crate::queue::Queue;
@@ -58,10 +57,6 @@ impl Backend for HostDevice {
         let queue = Arc::new(Queue::default());
         let entries_max = self.device.config.entries_max;
         let index = self.device.lock().add(Arc::clone(&queue), entries_max as usize);
-        if let Err(error) = executor::start(&self.device, index, &queue) {
-            self.device.lock().remove(index);
-            return Err(HostError::Thread(error));
-        }
         let (submit, retire, preempt) = halves::of(Arc::clone(&self.device), index, queue);
         let caps = Caps::up_to(Level::Interrupt, entries_max);
         Ok(Halves { submit, retire, preempt: LevelAdapter(preempt), caps })

@@ -1,7 +1,7 @@
 //! The halves of an open hardware queue.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Waker;
 
 use xsched_core::fault::Fault;
@@ -24,13 +24,30 @@ struct Handle {
     device: Arc<Device>,
     queue: Arc<Queue>,
     index: usize,
+    /// The queue has a thread, which it gets with its first command.
+    has_thread: AtomicBool,
+}
+
+impl Handle {
+    /// Starts the queue's thread if there is none. Only the launching half calls it.
+    fn ensure_thread(&self) -> Result<(), HostError> {
+        if !self.has_thread.load(Ordering::Relaxed) {
+            executor::start(&self.device, self.index, &self.queue).map_err(HostError::Thread)?;
+            self.has_thread.store(true, Ordering::Relaxed);
+        }
+        Ok(())
+    }
 }
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        let waker = self.device.lock().close(self.index);
+        let mut state = self.device.lock();
+        let waker = state.close(self.index);
+        // Otherwise its thread removes the queue.
+        let left = (!*self.has_thread.get_mut()).then(|| state.remove(self.index));
+        drop(state);
         // After the lock was released: dropping a waker runs code of the user.
-        drop(waker);
+        drop((waker, left));
     }
 }
 
@@ -39,7 +56,8 @@ pub(crate) fn of(
     index: usize,
     queue: Arc<Queue>,
 ) -> (HostSubmit, HostRetire, HostPreempt) {
-    let handle = Arc::new(Handle { device, queue, index });
+    let has_thread = AtomicBool::new(false);
+    let handle = Arc::new(Handle { device, queue, index, has_thread });
     let submit = HostSubmit { handle: Arc::clone(&handle) };
     let retire = HostRetire { handle: Arc::clone(&handle), seen: 0, busy: 0 };
     (submit, retire, HostPreempt { handle, pending: false })
@@ -60,6 +78,7 @@ impl Submit for HostSubmit {
 
     /// Never blocks. A fence takes no entry.
     fn launch(&mut self, cmd: CmdId, payload: &HostCommand, fence: bool) -> Result<(), HostError> {
+        self.handle.ensure_thread()?;
         let Handle { device, index, .. } = &*self.handle;
         let command = payload.clone();
         let launched = device.lock().launch(*index, cmd, command, fence);
@@ -190,7 +209,7 @@ impl Interrupt for HostPreempt {
     /// [`StepDone::Later`] if the running command may not be stopped, or does not get to the
     /// processor within [`stop_wait`](crate::HostConfig::stop_wait).
     fn interrupt(&mut self) -> Result<StepDone, HostError> {
-        let Handle { device, queue, index } = &*self.handle;
+        let Handle { device, queue, index, .. } = &*self.handle;
         let wait = device.lock().interrupt(*index, device.signal)?;
         if wait {
             let limit = device.config.stop_wait.as_nanos();

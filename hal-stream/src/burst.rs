@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use rtrb::Producer;
 use xsched_core::hal::{LaunchMode, Submit};
 use xsched_hal_process::burst::BurstUse;
 
@@ -12,6 +11,7 @@ use crate::api::StreamApi;
 use crate::device_time::Work;
 use crate::error::StreamError;
 use crate::events::Events;
+use crate::growing_ring::RingWriter;
 use crate::queue::{Batch, Fence, Queue};
 use crate::spacing::{Placement, rare_spacing_ns};
 use crate::submit::StreamSubmit;
@@ -20,7 +20,7 @@ impl<A: StreamApi> StreamSubmit<A> {
     /// The half of a queue that was just opened.
     pub(crate) fn new(
         queue: Arc<Queue<A>>,
-        fences: Producer<Fence<A::Event>>,
+        fences: RingWriter<Fence<A::Event>>,
         events: Events<A>,
     ) -> Self {
         Self {

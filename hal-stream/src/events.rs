@@ -2,10 +2,9 @@
 
 use std::sync::Arc;
 
-use rtrb::Consumer;
-
 use crate::api::StreamApi;
 use crate::error::StreamError;
+use crate::growing_ring::RingReader;
 use crate::launches::Call;
 use crate::queue::Queue;
 
@@ -13,9 +12,9 @@ use crate::queue::Queue;
 #[derive(Debug)]
 pub(crate) struct Events<A: StreamApi> {
     queue: Arc<Queue<A>>,
-    back: Consumer<A::Event>,
+    back: RingReader<A::Event>,
     /// Events that take no time.
-    plain_back: Consumer<A::Event>,
+    plain_back: RingReader<A::Event>,
     /// One that was recorded for a command that was not launched then.
     spare: Option<A::Event>,
 }
@@ -23,8 +22,8 @@ pub(crate) struct Events<A: StreamApi> {
 impl<A: StreamApi> Events<A> {
     pub(crate) const fn new(
         queue: Arc<Queue<A>>,
-        back: Consumer<A::Event>,
-        plain_back: Consumer<A::Event>,
+        back: RingReader<A::Event>,
+        plain_back: RingReader<A::Event>,
     ) -> Self {
         Self { queue, back, plain_back, spare: None }
     }
@@ -32,7 +31,7 @@ impl<A: StreamApi> Events<A> {
     /// Records an event that takes the time in the stream.
     pub(crate) fn record(&mut self) -> Result<A::Event, StreamError<A::Error>> {
         self.queue.member.launches.goes_on(Call::Event);
-        let event = match self.spare.take().or_else(|| self.back.pop().ok()) {
+        let event = match self.spare.take().or_else(|| self.back.pop()) {
             Some(event) => Ok(event),
             None => self.queue.device.api.create_event(),
         };
@@ -43,8 +42,8 @@ impl<A: StreamApi> Events<A> {
     pub(crate) fn record_plain(&mut self) -> Result<A::Event, StreamError<A::Error>> {
         self.queue.member.launches.goes_on(Call::Event);
         let event = match self.plain_back.pop() {
-            Ok(event) => Ok(event),
-            Err(_) => self.queue.device.api.create_plain_event(),
+            Some(event) => Ok(event),
+            None => self.queue.device.api.create_plain_event(),
         };
         self.recorded(event)
     }
@@ -87,7 +86,7 @@ impl<A: StreamApi> Drop for Events<A> {
         let api = &self.queue.device.api;
         let entered = api.enter();
         while let Some(event) =
-            self.spare.take().or_else(|| self.back.pop().or_else(|_| self.plain_back.pop()).ok())
+            self.spare.take().or_else(|| self.back.pop()).or_else(|| self.plain_back.pop())
         {
             // SAFETY: made by us, and nothing else refers to it any more.
             unsafe { api.destroy_event(event) };

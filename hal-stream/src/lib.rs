@@ -49,6 +49,7 @@ mod gate_events;
 mod gate_updates;
 mod gated_stream;
 mod graph;
+mod growing_ring;
 mod held_ring;
 mod inner;
 mod launches;

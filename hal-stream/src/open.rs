@@ -17,6 +17,7 @@ use crate::flags::FlagWord;
 use crate::gate_closure::{Ring, Role};
 use crate::gate_events::GateEvents;
 use crate::gated_stream::{Coupling, GatedStream};
+use crate::growing_ring::growing_ring;
 use crate::inner::Inner;
 use crate::preempt::StreamPreempt;
 use crate::queue::Queue;
@@ -238,9 +239,9 @@ fn halves<A: StreamApi>(
     // A fence is an entry, and one may come again when it was not seen.
     let entries_max = inner.entries_max();
     let room = entries_max as usize * 2;
-    let (fences, to_see) = rtrb::RingBuffer::new(room);
-    let (back, again) = rtrb::RingBuffer::new(room * 2);
-    let (plain_back, plain_again) = rtrb::RingBuffer::new(room);
+    let (fences, to_see) = growing_ring(room);
+    let (back, again) = growing_ring(room * 2);
+    let (plain_back, plain_again) = growing_ring(room);
     let events = Events::new(Arc::clone(&queue), again, plain_again);
     let submit = StreamSubmit::new(Arc::clone(&queue), fences, events);
     let turns = Turns::new(word.and_then(|word| word.unit_stamp()));

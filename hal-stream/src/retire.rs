@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration as Span, Instant};
 
-use rtrb::{Consumer, Producer};
 use xsched_core::hal::{ErrorType, Forecast, Retire};
 use xsched_core::id::CmdId;
 use xsched_core::queue::{Outcome, Retired};
@@ -13,15 +12,16 @@ use xsched_core::time::Duration;
 use crate::api::StreamApi;
 use crate::device_time::{Begin, Interval, Progress, Quality};
 use crate::error::StreamError;
+use crate::growing_ring::{RingReader, RingWriter};
 use crate::queue::{Fence, Queue, Seen};
 
 /// Polls the completions of a stream.
 #[derive(Debug)]
 pub struct StreamRetire<A: StreamApi> {
     pub(crate) queue: Arc<Queue<A>>,
-    pub(crate) fences: Consumer<Fence<A::Event>>,
-    pub(crate) back: Producer<A::Event>,
-    pub(crate) plain_back: Producer<A::Event>,
+    pub(crate) fences: RingReader<Fence<A::Event>>,
+    pub(crate) back: RingWriter<A::Event>,
+    pub(crate) plain_back: RingWriter<A::Event>,
     pub(crate) progress: Progress,
     /// Commands that have completed and were not charged yet.
     pub(crate) interval: Interval<A::Event>,
@@ -105,12 +105,10 @@ impl<A: StreamApi> Retire for StreamRetire<A> {
     /// By what was measured of commands of the same kind.
     fn forecast(&mut self, cmd: CmdId) -> Option<Forecast> {
         let begin = self.progress.begin.max(self.opened_at());
-        let chunk = self.fences.read_chunk(self.fences.slots()).ok()?;
-        let (first, second) = chunk.as_slices();
         let (mut begin, mut work_ns, mut before) = (begin, 0_u64, None);
-        for fence in first.iter().chain(second) {
+        self.fences.look_while(|fence| {
             if before == Some(fence.upto) {
-                continue;
+                return true;
             }
             if before.is_none() {
                 begin = begin.max(fence.batch.launched);
@@ -119,10 +117,8 @@ impl<A: StreamApi> Retire for StreamRetire<A> {
             // then, as what is overdue.
             work_ns = work_ns.saturating_add(fence.batch.work.predicted_ns());
             before = Some(fence.upto);
-            if fence.upto > cmd.0 {
-                break;
-            }
-        }
+            fence.upto <= cmd.0
+        });
         before?;
         let gone_ns = u64::try_from(begin?.elapsed().as_nanos()).unwrap_or(u64::MAX);
         let mut left = work_ns.saturating_sub(gone_ns);
@@ -146,7 +142,7 @@ impl<A: StreamApi> StreamRetire<A> {
     fn next_completed(&mut self) -> Result<Option<Fence<A::Event>>, A::Error> {
         let api = &self.queue.device.api;
         loop {
-            let Ok(fence) = self.fences.peek().copied() else { return Ok(None) };
+            let Some(fence) = self.fences.first() else { return Ok(None) };
             let done = match fence.seen {
                 // SAFETY: events live until they are given back.
                 Seen::Timed(event) | Seen::Plain(event) => unsafe { api.query(event)? },
@@ -154,11 +150,8 @@ impl<A: StreamApi> StreamRetire<A> {
                 Seen::End if unsafe { api.is_done(self.queue.stream)? } => true,
                 Seen::End => {
                     // If something was launched behind it, the fence came again, with an event.
-                    let again = self.fences.read_chunk(2).is_ok_and(|two| {
-                        let (first, second) = two.as_slices();
-                        first.iter().chain(second).all(|next| next.upto == fence.upto)
-                    });
-                    if again {
+                    let next = self.fences.second();
+                    if next.is_some_and(|next| next.upto == fence.upto) {
                         let _ = self.fences.pop();
                         continue;
                     }
@@ -340,7 +333,7 @@ impl<A: StreamApi> Drop for StreamRetire<A> {
     fn drop(&mut self) {
         let queue = Arc::clone(&self.queue);
         let entered = queue.device.api.enter();
-        while let Ok(fence) = self.fences.pop() {
+        while let Some(fence) = self.fences.pop() {
             if let Seen::Timed(event) | Seen::Plain(event) = fence.seen {
                 self.destroy(event);
             }

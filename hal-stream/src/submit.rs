@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use rtrb::Producer;
 use xsched_core::hal::{ErrorType, HalError, LaunchMode, Submit};
 use xsched_core::id::CmdId;
 use xsched_core::scheduler::STALL;
@@ -16,6 +15,7 @@ use crate::error::StreamError;
 use crate::events::Events;
 use crate::flags::FlagWord;
 use crate::gate_events::EventPair;
+use crate::growing_ring::RingWriter;
 use crate::launches::Call;
 use crate::queue::{Batch, Fence, HoldStamp, Queue, Seen};
 use crate::queue_config::Owner;
@@ -27,7 +27,7 @@ use crate::word::Taken;
 #[derive(Debug)]
 pub struct StreamSubmit<A: StreamApi> {
     pub(crate) queue: Arc<Queue<A>>,
-    pub(crate) fences: Producer<Fence<A::Event>>,
+    pub(crate) fences: RingWriter<Fence<A::Event>>,
     pub(crate) events: Events<A>,
     pub(crate) placement: Placement,
     /// The hold that the gate placed last stands in, if that was closed then.
@@ -546,8 +546,8 @@ impl<A: StreamApi> StreamSubmit<A> {
 
     fn check_room(&self) -> Result<(), StreamError<A::Error>> {
         // One more for an event that is recorded late.
-        if self.fences.slots() < 2 {
-            return Err(StreamError::FencesFull { fences: self.fences.buffer().capacity() });
+        if !self.fences.has_room_for_two() {
+            return Err(StreamError::FencesFull { fences: self.fences.entries_max() });
         }
         Ok(())
     }
