@@ -8,6 +8,8 @@ use xsched_hal_hip::loaded;
 /// The function by which an interposer hears of XQueues that the program makes: the stream, and the
 /// XQueue, or 0 before there is one. 1 if the interposer hands launches into the stream over.
 type Adopt = unsafe extern "C" fn(*mut c_void, u64) -> c_int;
+/// The function by which it hears that such an XQueue is not there any more.
+type Disown = unsafe extern "C" fn(u64);
 
 /// The interposer of a vendor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,7 +23,7 @@ impl Interposer {
 
     /// Returns whether one of any vendor is preloaded.
     pub(crate) fn is_preloaded() -> bool {
-        Self::ALL.iter().any(|one| one.function().is_some())
+        Self::ALL.iter().any(|one| one.functions().is_some())
     }
 
     /// Has it hand over what is launched into a stream to the XQueue that the program has made for
@@ -31,20 +33,31 @@ impl Interposer {
     pub(crate) fn adopt(self, stream: usize, xq: u64) -> bool {
         let stream = std::ptr::with_exposed_provenance_mut(stream);
         // SAFETY: any stream and number may be given.
-        self.function().is_some_and(|adopt| unsafe { adopt(stream, xq) } != 0)
+        self.functions().is_some_and(|(adopt, _)| unsafe { adopt(stream, xq) } != 0)
     }
 
-    fn function(self) -> Option<Adopt> {
-        static OF_CUDA: OnceLock<Option<Adopt>> = OnceLock::new();
-        static OF_HIP: OnceLock<Option<Adopt>> = OnceLock::new();
-        let (function, name): (_, &CStr) = match self {
-            Self::Cuda => (&OF_CUDA, c"xsched_shim_cuda_adopt"),
-            Self::Hip => (&OF_HIP, c"xsched_shim_hip_adopt"),
+    /// Tells it that an XQueue of the program's is not there any more.
+    pub(crate) fn disown(self, xq: u64) {
+        if let Some((_, disown)) = self.functions() {
+            // SAFETY: any number may be given.
+            unsafe { disown(xq) };
+        }
+    }
+
+    fn functions(self) -> Option<(Adopt, Disown)> {
+        static OF_CUDA: OnceLock<Option<(Adopt, Disown)>> = OnceLock::new();
+        static OF_HIP: OnceLock<Option<(Adopt, Disown)>> = OnceLock::new();
+        let (functions, adopt, disown): (_, &CStr, &CStr) = match self {
+            Self::Cuda => (&OF_CUDA, c"xsched_shim_cuda_adopt", c"xsched_shim_cuda_disown"),
+            Self::Hip => (&OF_HIP, c"xsched_shim_hip_adopt", c"xsched_shim_hip_disown"),
         };
-        *function.get_or_init(|| {
-            let symbol = loaded::symbol(name, std::ptr::null())?;
+        *functions.get_or_init(|| {
+            let adopt = loaded::symbol(adopt, std::ptr::null())?.address;
+            let disown = loaded::symbol(disown, std::ptr::null())?.address;
             // SAFETY: only the interposer exports this name, with this signature.
-            Some(unsafe { std::mem::transmute::<*mut c_void, Adopt>(symbol.address) })
+            let adopt = unsafe { std::mem::transmute::<*mut c_void, Adopt>(adopt) };
+            // SAFETY: see above.
+            Some((adopt, unsafe { std::mem::transmute::<*mut c_void, Disown>(disown) }))
         })
     }
 }

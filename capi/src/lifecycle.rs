@@ -108,7 +108,9 @@ pub(crate) fn destroy(process: &Process, handle: u64) -> Answer {
     outside_callbacks()?;
     let queue = release(process, handle)?;
     queue.finish();
+    let hwq = Arc::clone(queue.hwq());
     close(process, queue);
+    hwq.hardware.tell_interposer_of_end(handle);
     Ok(())
 }
 

@@ -107,7 +107,7 @@ impl Queue {
     }
 
     /// The hardware queue that it is made for.
-    pub(crate) fn hwq(&self) -> &HwQueue {
+    pub(crate) fn hwq(&self) -> &Arc<HwQueue> {
         &self.hwq
     }
 

@@ -46,6 +46,9 @@ pub(crate) trait Hardware: Debug + Send + Sync {
     /// Tells the interposer, if one is preloaded, that the program has made this XQueue for it.
     fn tell_interposer(&self, _xq: XQueueHandle) {}
 
+    /// Tells the interposer, if one is preloaded, that this XQueue is not there any more.
+    fn tell_interposer_of_end(&self, _xq: XQueueHandle) {}
+
     /// Returns whether the queue has the commands of the host device.
     fn is_host(&self) -> bool;
 

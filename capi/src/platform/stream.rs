@@ -489,6 +489,10 @@ impl<A: Vendor> Hardware for StreamHardware<A> {
         A::INTERPOSER.adopt(self.address, xq);
     }
 
+    fn tell_interposer_of_end(&self, xq: XQueueHandle) {
+        A::INTERPOSER.disown(xq);
+    }
+
     fn is_host(&self) -> bool {
         false
     }

@@ -103,6 +103,13 @@ extern "C" fn xsched_shim_cuda_adopt(stream: Address, xq: u64) -> c_int {
     c_int::from(engine::adopt(stream, xq))
 }
 
+/// For `libpreempt.so`: an XQueue that the program has made is not there any more.
+// SAFETY: no other library has this name.
+#[unsafe(no_mangle)]
+extern "C" fn xsched_shim_cuda_disown(xq: u64) {
+    engine::disown(xq);
+}
+
 /// For the package for Python: the hardware queue of a stream of the current context, or, for null,
 /// of its default stream, with an XQueue that the stream's launches go through. 0 if they go past.
 // SAFETY: no other library has this name.

@@ -373,6 +373,14 @@ pub fn adopt(stream: Address, xq: u64) -> bool {
     true
 }
 
+/// An XQueue of the program's own is not there any more: what is launched into its stream next goes
+/// the way that the environment says. The XQueues that this library ends itself it forgets before.
+pub fn disown(xq: u64) {
+    if let Some(_inside) = Inside::enter() {
+        streams::forget(xq);
+    }
+}
+
 /// The hardware queue of a stream of the program's, or, for null, of the default stream: that of
 /// its next launch, made if there is none. 0 if that launch would bypass it, or if this library
 /// gives streams no XQueues.

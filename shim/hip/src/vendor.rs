@@ -97,6 +97,13 @@ extern "C" fn xsched_shim_hip_adopt(stream: Address, xq: u64) -> c_int {
     c_int::from(engine::adopt(stream, xq))
 }
 
+/// For `libpreempt.so`: an XQueue that the program has made is not there any more.
+// SAFETY: no other library has this name.
+#[unsafe(no_mangle)]
+extern "C" fn xsched_shim_hip_disown(xq: u64) {
+    engine::disown(xq);
+}
+
 /// For the package for Python: the hardware queue of a stream, or, for null, of the default stream
 /// of the thread's device, with an XQueue that the stream's launches go through. 0 if they go past.
 // SAFETY: no other library has this name.
