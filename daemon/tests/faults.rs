@@ -3,8 +3,7 @@
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::os::unix::fs::{MetadataExt, symlink};
 use std::os::unix::net::UnixListener;
 use std::os::unix::process::ExitStatusExt;
@@ -12,11 +11,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Barrier;
 use std::thread;
-use std::time::{Duration, Instant};
 
 use rustix::fs::{Mode, mkfifoat};
-use rustix::net::sockopt::set_socket_linger;
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 use xsched_daemon::config::{Config, Source};
 use xsched_daemon::log::Log;
 use xsched_daemon::metrics::Place;
@@ -25,40 +22,11 @@ use xsched_node::{Request, Wire};
 
 mod node;
 use node::{
-    Honest, Killed, Node, PATIENCE, attach, child, daemon_process, hello, role, settings, wait,
+    Honest, Killed, Node, PATIENCE, answers_at_once, attach, child, daemon_process, ends_soon,
+    hello, lingering, role, settings, wait,
 };
 
 const LIMITED: &str = "[[tenant]]\nname = \"all\"\npriority_max = -100\n";
-
-/// A TCP socket whose close waits for a minute, as the other end reads nothing.
-fn lingering() -> (OwnedFd, TcpStream) {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-    let mut socket =
-        TcpStream::connect(listener.local_addr().expect("its address")).expect("a connection");
-    let (other, _) = listener.accept().expect("its other end");
-    socket.set_nonblocking(true).expect("a flag");
-    while socket.write(&[0; 65_536]).is_ok() {}
-    socket.set_nonblocking(false).expect("a flag");
-    set_socket_linger(&socket, Some(Duration::from_secs(60))).expect("an option");
-    (socket.into(), other)
-}
-
-/// The daemon answers, and how long that takes.
-fn answers_at_once(socket: &Path) {
-    let begin = Instant::now();
-    Wire::connect(socket, PATIENCE).and_then(|wire| wire.status()).expect("a status");
-    assert!(begin.elapsed() < Duration::from_millis(100), "{:?}", begin.elapsed());
-}
-
-fn ends_soon(daemon: &mut Killed) {
-    let pid = Pid::from_child(&daemon.0);
-    kill_process(pid, Signal::TERM).expect("it is there");
-    let begin = Instant::now();
-    while daemon.0.try_wait().expect("a child").is_none() {
-        assert!(begin.elapsed() < Duration::from_secs(3), "it does not end");
-        thread::sleep(Duration::from_millis(1));
-    }
-}
 
 #[test]
 fn descriptors_whose_close_waits_delay_no_other() {

@@ -2,42 +2,16 @@
 
 use std::fs;
 use std::os::fd::AsFd;
-use std::os::fd::OwnedFd;
-use std::path::Path;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use xsched_node::{Link, PageSource, Request, SharedPage, VERSION, Wire};
+use xsched_node::{Link, PageSource, Request, SharedPage, VERSION};
 
 mod node;
-use node::{Node, PATIENCE, attach, daemon_process, refusal, wait};
+use node::{Node, attach, daemon_process, join, processor_time, refusal, wait};
 
 /// Connections of the user; with less, a slow daemon is not told from a fast one.
 const CROWD: usize = 1_500;
-
-/// A process with work on this GPU, in this gang.
-fn join(socket: &Path, gpu: &str, gang: Option<String>) -> (Wire, OwnedFd, SharedPage) {
-    let wire = Wire::connect(socket, PATIENCE).expect("a connection");
-    let name = "crowd".to_owned();
-    let hello = Request::Hello { version: VERSION, name, priority: 0, share: None, gang };
-    let doorbell = wire.ask(&hello, None).expect("a welcome").1.expect("an eventfd");
-    let page = SharedPage::create().expect("a page");
-    page.header().loaded_queues.store(1, Ordering::SeqCst);
-    wire.ask(&attach(gpu), Some(page.as_fd())).expect("attached");
-    rustix::io::write(&doorbell, &1_u64.to_ne_bytes()).expect("rung");
-    (wire, doorbell, page)
-}
-
-/// Processor time of all threads of a process so far.
-fn processor_time(pid: u32) -> Duration {
-    let tasks = fs::read_dir(format!("/proc/{pid}/task")).expect("a process");
-    let of = |task: std::io::Result<fs::DirEntry>| {
-        let text = fs::read_to_string(task.ok()?.path().join("schedstat")).ok()?;
-        text.split(' ').next()?.parse::<u64>().ok()
-    };
-    Duration::from_nanos(tasks.filter_map(of).sum())
-}
 
 /// Lets this process and its children open so many files. False if that is not allowed.
 fn may_open(files: u64) -> bool {

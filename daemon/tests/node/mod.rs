@@ -1,16 +1,21 @@
 //! A daemon, and processes that connect to it.
 #![allow(dead_code, reason = "each test uses a part")]
 
-use std::io::{BufRead, BufReader};
-use std::os::fd::OwnedFd;
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::net::{TcpListener, TcpStream};
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 use std::time::{Duration, Instant};
 
+use rustix::net::sockopt::set_socket_linger;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+use rustix::process::{Pid, Signal, kill_process};
 use xsched_daemon::config::{Config, Source};
 use xsched_daemon::{Daemon, Settings};
 use xsched_node::{
@@ -77,7 +82,7 @@ impl Node {
                 Ok(status) => return status,
                 Err(error) => assert!(start.elapsed() < PATIENCE, "a status: {error}"),
             }
-            std::thread::sleep(Duration::from_millis(2));
+            thread::sleep(Duration::from_millis(2));
         }
     }
 
@@ -85,15 +90,15 @@ impl Node {
         let start = Instant::now();
         while !done(&self.status()) {
             assert!(start.elapsed() < PATIENCE, "{what}: {:?}", self.status());
-            std::thread::sleep(Duration::from_millis(2));
+            thread::sleep(Duration::from_millis(2));
         }
     }
 }
 
 fn folder(mode: u32) -> tempfile::TempDir {
     let folder = tempfile::tempdir().expect("a folder");
-    let mode = std::fs::Permissions::from_mode(mode);
-    std::fs::set_permissions(folder.path(), mode).expect("a mode");
+    let mode = fs::Permissions::from_mode(mode);
+    fs::set_permissions(folder.path(), mode).expect("a mode");
     folder
 }
 
@@ -196,7 +201,7 @@ pub(crate) fn wait(what: &str, done: impl Fn() -> bool) {
     let start = Instant::now();
     while !done() {
         assert!(start.elapsed() < PATIENCE, "{what}");
-        std::thread::sleep(Duration::from_millis(1));
+        thread::sleep(Duration::from_millis(1));
     }
 }
 
@@ -248,4 +253,57 @@ pub(crate) fn started(mut command: Command) -> Killed {
     let mut lines = BufReader::new(child.0.stdout.as_mut().expect("its output")).lines();
     assert!(lines.any(|line| line.is_ok_and(|line| line == "ready")), "it does not start");
     child
+}
+
+/// A TCP socket whose close waits for a minute, as the other end reads nothing.
+pub(crate) fn lingering() -> (OwnedFd, TcpStream) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let mut socket =
+        TcpStream::connect(listener.local_addr().expect("its address")).expect("a connection");
+    let (other, _) = listener.accept().expect("its other end");
+    socket.set_nonblocking(true).expect("a flag");
+    while socket.write(&[0; 65_536]).is_ok() {}
+    socket.set_nonblocking(false).expect("a flag");
+    set_socket_linger(&socket, Some(Duration::from_secs(60))).expect("an option");
+    (socket.into(), other)
+}
+
+/// The daemon answers, and how long that takes.
+pub(crate) fn answers_at_once(socket: &Path) {
+    let begin = Instant::now();
+    Wire::connect(socket, PATIENCE).and_then(|wire| wire.status()).expect("a status");
+    assert!(begin.elapsed() < Duration::from_millis(100), "{:?}", begin.elapsed());
+}
+
+pub(crate) fn ends_soon(daemon: &mut Killed) {
+    let pid = Pid::from_child(&daemon.0);
+    kill_process(pid, Signal::TERM).expect("it is there");
+    let begin = Instant::now();
+    while daemon.0.try_wait().expect("a child").is_none() {
+        assert!(begin.elapsed() < Duration::from_secs(3), "it does not end");
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// A process with work on this GPU, in this gang.
+pub(crate) fn join(socket: &Path, gpu: &str, gang: Option<String>) -> (Wire, OwnedFd, SharedPage) {
+    let wire = Wire::connect(socket, PATIENCE).expect("a connection");
+    let name = "crowd".to_owned();
+    let hello = Request::Hello { version: VERSION, name, priority: 0, share: None, gang };
+    let doorbell = wire.ask(&hello, None).expect("a welcome").1.expect("an eventfd");
+    let page = SharedPage::create().expect("a page");
+    page.header().loaded_queues.store(1, Ordering::SeqCst);
+    wire.ask(&attach(gpu), Some(page.as_fd())).expect("attached");
+    rustix::io::write(&doorbell, &1_u64.to_ne_bytes()).expect("rung");
+    (wire, doorbell, page)
+}
+
+/// Processor time of all threads of a process so far.
+pub(crate) fn processor_time(pid: u32) -> Duration {
+    let tasks = fs::read_dir(format!("/proc/{pid}/task")).expect("a process");
+    let of = |task: std::io::Result<fs::DirEntry>| {
+        let text = fs::read_to_string(task.ok()?.path().join("schedstat")).ok()?;
+        text.split(' ').next()?.parse::<u64>().ok()
+    };
+    Duration::from_nanos(tasks.filter_map(of).sum())
 }
