@@ -129,6 +129,69 @@ def test_a_function_may_have_other_commands_with_it(program: str) -> None:
     assert answer.returncode == 0, answer.stderr
 
 
+#: A program that draws which functions have other commands with them, and how each is let go of.
+DRAWN = """
+import random
+rng = random.Random(SEED)
+
+class Nest:
+    def __init__(self, depth):
+        makers = [Command.callback, Command.function]
+        count = rng.randrange(3) if depth else 0
+        self.commands = [rng.choice(makers)(Nest(depth - 1)) for _ in range(count)]
+        if rng.random() < 0.2:
+            self.commands.append(rng.choice(makers)(self.run))
+
+    def run(self, _):
+        if rng.random() < 0.2:
+            raise Failed(Nest(1))
+
+    __call__ = run
+
+def wait(waits):
+    try:
+        waits()
+    except xsched.XSchedError:
+        pass
+
+gc.set_threshold(rng.choice([1, 50, 700]))
+for _ in range(4):
+    with Queue.on_host() as queue:
+        kept = []
+        for _ in range(60):
+            what = rng.randrange(7)
+            if what == 0:
+                queue.suspend(wait_all=rng.random() < 0.5)
+            elif what == 1:
+                queue.resume(drop_commands=rng.random() < 0.5)
+            elif what == 2:
+                kept.append(Command.callback(Nest(3)))
+            elif what == 3 and kept:
+                queue.submit(kept.pop())
+            elif what == 4:
+                kept.clear()
+            elif what == 5:
+                queue.resume()
+                wait(queue.wait)
+            else:
+                queue.submit(Nest(rng.randrange(4)))
+        queue.resume(drop_commands=rng.random() < 0.5)
+        wait(queue.wait)
+        del kept
+        # Those that nobody has asked for are kept up to a number, and what they refer to.
+        while callbacks.failure_in(queue.handle):
+            pass
+"""
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_functions_drawn_at_random_are_let_go_of(seed: int) -> None:
+    end = "gc.collect()\nassert len(callbacks) == 0, len(callbacks)\n"
+    command = [sys.executable, "-c", f"{COMMON}\nSEED = {seed}\n{DRAWN}\n{end}"]
+    answer = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert answer.returncode == 0, answer.stderr
+
+
 class Worker:
     """An object that is the owner of a command of one of its methods."""
 
