@@ -51,7 +51,7 @@ impl Refusal {
             Fault::NotSupported => XResult::kXSchedErrorNotSupported,
             _ => XResult::kXSchedErrorHardware,
         };
-        Self::new(code, format!("the command failed: {fault}"))
+        Self::new(code, fault.to_string())
     }
 }
 

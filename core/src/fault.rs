@@ -26,6 +26,8 @@ pub enum Fault {
     Abandoned = 8,
     /// The command was cancelled or dropped before it was launched.
     Cancelled = 9,
+    /// The command's code panicked while it ran.
+    Panicked = 10,
 }
 
 impl Fault {
@@ -42,6 +44,7 @@ impl Fault {
             7 => Self::Protocol,
             8 => Self::Abandoned,
             9 => Self::Cancelled,
+            10 => Self::Panicked,
             _ => return None,
         })
     }
@@ -64,7 +67,8 @@ impl fmt::Display for Fault {
             Self::Timeout => "the device did not answer in time",
             Self::Protocol => "the driver gave an answer that makes no sense; it was ignored",
             Self::Abandoned => "the queue that was waited for is gone",
-            Self::Cancelled => "cancelled before it was launched",
+            Self::Cancelled => "the command was cancelled before it was launched",
+            Self::Panicked => "the command panicked; what it said is on standard error",
         })
     }
 }

@@ -128,7 +128,7 @@ impl Retire for HostRetire {
         {
             end = first.end.min(visible);
             busy = busy.min(first.busy);
-            outcome = Outcome::Failed { from: CmdId(first.from), fault: Fault::Execution };
+            outcome = Outcome::Failed { from: CmdId(first.from), fault: Fault::Panicked };
             first.from = end;
             if first.from >= first.end {
                 failures.pop_front();

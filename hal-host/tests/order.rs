@@ -99,7 +99,7 @@ fn a_panic_fails_its_command_alone() {
         queue.submit.launch(CmdId(n), if n % 5 == 2 { &fail } else { &ok }, n == 9).unwrap();
     }
     let answers = retire(&mut queue.retire, 9);
-    let failed = |n| Outcome::Failed { from: CmdId(n), fault: Fault::Execution };
+    let failed = |n| Outcome::Failed { from: CmdId(n), fault: Fault::Panicked };
     let expected = [(2, failed(2)), (7, failed(7)), (9, Outcome::Ok)];
     assert_eq!(answers.iter().map(|a| (a.upto.0, a.outcome)).collect::<Vec<_>>(), expected);
     assert_eq!(*list.lock().unwrap(), [0, 1, 3, 4, 5, 6, 8, 9]);

@@ -145,7 +145,7 @@ impl<C> SubmitError<C> {
 #[non_exhaustive]
 pub enum WaitError {
     /// The command failed.
-    #[error("the command failed: {0}")]
+    #[error("{0}")]
     Failed(Fault),
     /// The command has not retired in time. It still may. Only calls with a time limit give it.
     #[error("the command has not retired in time; it may still do so")]

@@ -149,7 +149,9 @@ fn a_command_that_panics_fails_alone() {
     let after = queue.submit(HostCommand::new(|| {})).unwrap();
     assert_eq!(queue.wait(after), Ok(()));
     assert_eq!(queue.wait(before), Ok(()));
-    assert_eq!(queue.wait(bad), Err(WaitError::Failed(Fault::Execution)));
+    let error = queue.wait(bad).unwrap_err();
+    assert_eq!(error, WaitError::Failed(Fault::Panicked));
+    assert_eq!(error.to_string(), "the command panicked; what it said is on standard error");
     assert_eq!(queue.stats().failed, 1);
 }
 
@@ -163,7 +165,7 @@ fn a_command_returns_its_value_or_the_message_of_its_panic() {
     assert_eq!(value.take().unwrap(), "moved in, and out");
     let (command, value) = HostCommand::once(|| -> u8 { panic!("no such file: {}", "x") });
     let ticket = queue.submit(command).unwrap();
-    assert_eq!(queue.wait(ticket), Err(WaitError::Failed(Fault::Execution)));
+    assert_eq!(queue.wait(ticket), Err(WaitError::Failed(Fault::Panicked)));
     assert_eq!(value.take().unwrap_err().to_string(), "the command panicked: no such file: x");
     queue.suspend(Level::Block);
     let (command, value) = HostCommand::once(|| ());
@@ -190,7 +192,7 @@ fn a_panic_that_panics_again_when_dropped_fails_its_command_alone() {
     let dropped = queue.submit(HostCommand::new(move || _ = &kept)).unwrap();
     let after = queue.submit(HostCommand::new(|| {})).unwrap();
     assert_eq!(queue.wait(after), Ok(()));
-    assert_eq!(queue.wait(bad), Err(WaitError::Failed(Fault::Execution)));
+    assert_eq!(queue.wait(bad), Err(WaitError::Failed(Fault::Panicked)));
     assert_eq!(queue.wait(dropped), Ok(()), "it ran, and only its destructor panicked");
 }
 
