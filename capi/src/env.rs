@@ -20,6 +20,8 @@ pub(crate) struct Env {
     pub(crate) policy: Any,
     /// XQueues for streams whose program asks for none.
     pub(crate) auto: Option<AutoQueue>,
+    /// Graphs that the program launches get gates, where their stream has any.
+    pub(crate) graphs: bool,
     /// Commands that an XQueue has room for, 64 to 65,536.
     pub(crate) capacity: usize,
     /// Predicted work between two gates of a stream at level 2, if not as by default; 0 is a gate
@@ -50,8 +52,6 @@ pub(crate) struct AutoQueue {
     /// Streams are scheduled one by one from the start, and not only once something tells them
     /// apart.
     pub(crate) one_by_one: bool,
-    /// Graphs that the program launches get gates, where their stream has any.
-    pub(crate) graphs: bool,
     /// 1 to 3.
     pub(crate) level: i64,
     /// 1 to 65,536.
@@ -153,12 +153,14 @@ impl Env {
         let global =
             reader.text("XSCHED_SCHEDULER").is_some_and(|text| text.eq_ignore_ascii_case("GLB"));
         let auto = AutoQueue::read(&mut reader);
+        let graphs = reader.one_of("XSCHED_AUTO_XQUEUE_GRAPHS", &SWITCH).unwrap_or(true);
         // A policy decides within the process.
         let streams_apart = policy.is_none() && auto.as_ref().is_some_and(|auto| auto.one_by_one);
         let env = Self {
             scheduler,
             policy: policy.unwrap_or(policies::DEFAULT),
             auto,
+            graphs,
             capacity: capacity as usize,
             gate_spacing_us,
             global,
@@ -222,7 +224,6 @@ impl AutoQueue {
         let day_us = 86_400_000_000;
         let auto = Self {
             one_by_one: reader.one_of("XSCHED_AUTO_XQUEUE_UNIT", &UNITS).unwrap_or(false),
-            graphs: reader.one_of("XSCHED_AUTO_XQUEUE_GRAPHS", &SWITCH).unwrap_or(true),
             level,
             threshold: set,
             batch: batch.unwrap_or(8).min(threshold),
@@ -331,7 +332,7 @@ mod tests {
         ]);
         assert_eq!(complaints, [""; 0]);
         let auto = env.auto.expect("it is on");
-        assert_eq!((auto.level, auto.threshold, auto.batch, auto.graphs), (1, Some(4), 4, true));
+        assert_eq!((auto.level, auto.threshold, auto.batch, env.graphs), (1, Some(4), 4, true));
         assert_eq!((auto.priority, auto.laxity_us, auto.k), (Some(-256), Some(2_000), None));
     }
 }

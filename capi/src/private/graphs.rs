@@ -18,10 +18,12 @@ const UNKNOWN: c_int = 999;
 
 /// Returns whether a graph that is made executable now may ever be launched where there are gates.
 fn may_get_gates(process: &Process) -> bool {
-    let Some(auto) = process.env.auto.as_ref().filter(|auto| auto.graphs) else { return false };
-    auto.level > 1
-        || contention::may_be_required()
+    let of_environment = || process.env.auto.as_ref().is_some_and(|auto| auto.level > 1);
+    let of_program = || {
+        contention::may_be_required()
             && process.queues.find(|queue| queue.level() > Level::Block).is_some()
+    };
+    process.env.graphs && (of_environment() || of_program())
 }
 
 /// The place of gates in what is launched in an XQueue; 0 is none.

@@ -121,6 +121,13 @@ fn nothing_is_copied_where_there_are_no_gates() {
 }
 
 #[test]
+fn a_graph_in_a_program_s_own_xqueue_has_gates_whatever_the_environment_says() {
+    for auto in ["OFF", "ON"] {
+        check(program("own").env("XSCHED_AUTO_XQUEUE", auto));
+    }
+}
+
+#[test]
 fn nodes_of_other_kinds_are_nodes() {
     check(&mut program("nodes"));
 }

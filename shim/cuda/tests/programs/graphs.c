@@ -665,6 +665,24 @@ static void captured(void) {
   CHECK(is_gated(&row, stream, xq));
 }
 
+// In a stream with an XQueue of the program's own.
+static void own(void) {
+  void *library = dlopen(getenv("PREEMPT"), RTLD_NOW);
+  CHECK(library != NULL);
+  uint64_t hwq = 0, xq = 0;
+  handle stream = stream_of(0);
+  OK(((int (*)(uint64_t *, handle))dlsym(library, "xsched_private_cuda_queue_create"))(
+      &hwq, stream));
+  OK(((int (*)(uint64_t *, uint64_t, int64_t, int64_t))dlsym(library, "XQueueCreate"))(
+      &xq, hwq, 2, 0));
+  row row = row_of(500000, 7);
+  CHECK(gets_gates(&row, 0, stream) == xq);
+  CHECK(is_gated(&row, stream, xq));
+  OK(exec_destroy(row.exec));
+  OK(((int (*)(uint64_t))dlsym(library, "XQueueDestroy"))(xq));
+  OK(((int (*)(uint64_t))dlsym(library, "HwQueueDestroy"))(hwq));
+}
+
 int main(int count, char **words) {
   static const struct {
     const char *name;
@@ -673,7 +691,7 @@ int main(int count, char **words) {
                {"disabled", disabled}, {"ended", ended}, {"elsewhere", elsewhere}, {"past", past}, {"order", order}, {"priorities", priorities}, {"awaited", awaited},
                {"awaited-kernels", awaited_kernels},
                {"orphan", orphan}, {"reset", reset}, {"left", left}, {"plain", plain},
-               {"nodes", nodes}, {"edges", edges}, {"captured", captured}};
+               {"nodes", nodes}, {"edges", edges}, {"captured", captured}, {"own", own}};
   alarm(60);
   if (count > 1 && (!strcmp(words[1], "order") || !strcmp(words[1], "priorities"))) setenv("XSCHED_EMULATED_UNITS", "8", 1);
   launch = find("cuGraphLaunch");
