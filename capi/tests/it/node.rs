@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use xsched_core::level::Level;
 use xsched_daemon::{Daemon, Settings};
@@ -124,6 +124,37 @@ fn a_destroyed_queue_that_must_not_run_is_let_go_of() {
     let set = [("XSCHED_SCHEDULER", "GLB"), ("XSCHED_SOCKET", socket.as_str())];
     let name = "node::a_destroyed_queue_that_must_not_run_is_let_go_of";
     let _ = alone_with(name, &set, is_let_go_of_when_destroyed);
+}
+
+/// Beside a process without work, a query answers soon after a command has run that it has.
+fn is_known_to_be_idle_soon() {
+    const ROUNDS: u64 = 101;
+    static COUNTER: AtomicU64 = AtomicU64::new(0);
+    let _daemon = daemon();
+    let xq = host_queue(1);
+    let _other = urgent();
+    let mut late: Vec<Duration> = Vec::new();
+    for round in 1..=ROUNDS {
+        ok(XQueueSubmit(xq, counting(&COUNTER)));
+        while COUNTER.load(Ordering::SeqCst) < round {
+            std::hint::spin_loop();
+        }
+        let ended = Instant::now();
+        while state(xq) != XQueueState::kQueueStateIdle {}
+        late.push(ended.elapsed());
+    }
+    late.sort_unstable();
+    let median = late[late.len() / 2];
+    assert!(median < Duration::from_micros(500), "half of the answers came after {median:?}");
+    ok(XQueueDestroy(xq));
+}
+
+#[test]
+fn a_query_beside_an_idle_process_answers_at_once() {
+    let socket = socket("query");
+    let set = [("XSCHED_SCHEDULER", "GLB"), ("XSCHED_SOCKET", socket.as_str())];
+    let name = "node::a_query_beside_an_idle_process_answers_at_once";
+    let _ = alone_with(name, &set, is_known_to_be_idle_soon);
 }
 
 /// A kernel that fills the device stops in its midst while another process has work, and goes on.

@@ -45,6 +45,26 @@ alone!(a_submitted_command_can_be_waited_for, {
     assert_eq!(state(xq), XQueueState::kQueueStateIdle);
 });
 
+/// A figure of this process, such as the memory of its own in KiB.
+fn figure(key: &str) -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").expect("figures");
+    let line = status.lines().find_map(|line| line.strip_prefix(key)).expect("a figure");
+    line.split_whitespace().next().and_then(|text| text.parse().ok()).expect("a number")
+}
+
+alone!(an_unused_xqueue_has_no_thread_and_little_memory, {
+    const QUEUES: u64 = 256;
+    // The first one has the device and its threads made.
+    ok(XQueueSubmit(host_queue(1), timed(1)));
+    let (threads, kib) = (figure("Threads:"), figure("RssAnon:"));
+    let all: Vec<_> = (0..QUEUES).map(|_| host_queue(1)).collect();
+    assert_eq!(figure("Threads:") - threads, 0);
+    let kib_each = (figure("RssAnon:") - kib) / QUEUES;
+    println!("{kib_each} KiB for each XQueue");
+    assert!(kib_each <= 20, "{kib_each} KiB for each XQueue");
+    all.into_iter().for_each(|xq| ok(XQueueDestroy(xq)));
+});
+
 alone!(to_launch_is_another_word_for_to_submit, {
     static CALLS: AtomicU64 = AtomicU64::new(0);
     let xq = host_queue(1);

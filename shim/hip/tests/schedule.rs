@@ -150,6 +150,13 @@ fn streams_may_end_with_work_in_them() {
 }
 
 #[test]
+fn a_device_that_is_reset_leaves_no_threads() {
+    for unit in ["process", "streams"] {
+        check(scheduled("resets").env("XSCHED_AUTO_XQUEUE_UNIT", unit), "resets");
+    }
+}
+
+#[test]
 fn a_device_may_be_reset() {
     for counts in in_both_ways("reset") {
         assert_eq!(counts["scheduled"]["hipLaunchKernel"], json!(6));

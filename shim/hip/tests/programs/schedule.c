@@ -3,6 +3,7 @@
 //
 // With LINKED defined it is linked with the runtime, else it opens it.
 
+#include <dirent.h>
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdint.h>
@@ -248,6 +249,31 @@ static void reset(void) {
     CHECK(all_are(at, n));
     OK(((int (*)(void))find("hipDeviceReset"))());
   }
+}
+
+static unsigned count_threads(void) {
+  unsigned count = 0;
+  DIR *tasks = opendir("/proc/self/task");
+  while (tasks && readdir(tasks)) count++;
+  if (tasks) closedir(tasks);
+  return count;
+}
+
+// A device that is reset again and again leaves no thread behind each time.
+static void resets(void) {
+  unsigned before = 0;
+  for (unsigned n = 0; n < 60; n++) {
+    if (n == 20) before = count_threads();
+    handle stream;
+    OK(stream_create(&stream, 1));
+    pointer at = words();
+    OK(fill_with(stream, at, n));
+    OK(stream_synchronize(stream));
+    CHECK(all_are(at, n));
+    OK(((int (*)(void))find("hipDeviceReset"))());
+  }
+  unsigned now = count_threads();
+  if (now > before + 5) printf("FAILED: %u threads became %u\n", before, now);
 }
 
 static void *fills(void *count) {
@@ -749,7 +775,8 @@ int main(int count, char **words) {
     void (*run)(void);
   } MODES[] = {{"streams", streams}, {"captured", captured}, {"beside", beside},
                {"blocking", blocking}, {"joined", joined},
-               {"short_lived", short_lived}, {"reset", reset}, {"threads", threads},
+               {"short_lived", short_lived}, {"reset", reset}, {"resets", resets},
+               {"threads", threads},
                {"copies", copies}, {"kernels", kernels}, {"devices", devices}, {"of_thread", of_thread},
                {"held", held}, {"synchronized", synchronized}, {"masks", masks},
                {"children", children}, {"own_queue", own_queue}, {"calls", calls}, {"unasked", unasked},
