@@ -1,7 +1,7 @@
 //! Latency distributions of runs with consecutive seeds, small enough to keep for a picture.
 
 use crate::outcome::{Outcome, TaskOutcome};
-use crate::stats::{Summary, nearest_rank_of};
+use crate::stats::{Band, Summary, nearest_rank_of};
 
 /// Shares of the requests at which a distribution is kept, from 0 to 100 %, less one.
 pub(crate) const SHARES: u32 = 200;
@@ -30,9 +30,10 @@ pub struct Distributions {
 pub(crate) struct TaskDistributions {
     pub(crate) name: String,
     pub(crate) deadline_ns: Option<u64>,
-    /// Requests of the runs that are kept, and those of them that missed the deadline.
+    /// Requests of the runs that are kept.
     pub(crate) requests: u64,
-    pub(crate) misses: u64,
+    /// Requests of each of these runs that missed the deadline.
+    misses: Vec<u64>,
     /// For each run in which requests completed, the latency at each share, in nanoseconds.
     runs: Vec<Box<[u64]>>,
 }
@@ -77,7 +78,7 @@ impl Distributions {
         // Runs of one scenario have the same tasks in each place.
         for (task, later) in self.tasks.iter_mut().zip(later.tasks) {
             task.requests += later.requests;
-            task.misses += later.misses;
+            task.misses.extend(later.misses);
             task.runs.extend(later.runs);
         }
     }
@@ -92,7 +93,7 @@ impl TaskDistributions {
             name: task.name.clone(),
             deadline_ns: task.deadline_ns,
             requests: summary.count(),
-            misses: task.deadline_misses,
+            misses: vec![task.deadline_misses],
             runs: run.into_iter().collect(),
         }
     }
@@ -114,11 +115,26 @@ impl TaskDistributions {
 
     /// Number of samples and of missed deadlines, for a legend.
     pub(crate) fn count(&self) -> String {
-        let Self { deadline_ns, requests, misses, .. } = self;
-        match deadline_ns {
-            Some(_) => format!("n = {requests}, {misses} late"),
-            None => format!("n = {requests}"),
+        let requests = self.requests;
+        match (self.deadline_ns, &self.misses[..]) {
+            (Some(_), [misses]) => format!("n = {requests}, {misses} late"),
+            (Some(_), [_, ..]) => format!("n = {requests}, {} late a run", self.median_misses()),
+            _ => format!("n = {requests}"),
         }
+    }
+
+    /// How many requests missed the deadline, and of how many: of several runs the median, as in
+    /// tables.
+    pub(crate) fn late(&self) -> String {
+        match self.misses[..] {
+            [misses] => format!("{misses} of {}", self.requests),
+            _ => format!("{} a run", self.median_misses()),
+        }
+    }
+
+    fn median_misses(&self) -> f64 {
+        let misses = self.misses.iter().map(|misses| *misses as f64);
+        Band::of(misses).map_or(0.0, |band| band.median)
     }
 }
 
@@ -164,7 +180,10 @@ mod tests {
         assert_eq!((runs.seed, runs.kept, runs.runs), (Some(7), 3, 3));
         assert_eq!(runs.tasks[0].count(), "n = 12");
         let late = TaskDistributions { deadline_ns: Some(1), ..runs.tasks[0].clone() };
-        assert_eq!(late.count(), "n = 12, 3 late");
+        assert_eq!((late.count(), late.late()), ("n = 12, 1 late a run".into(), "1 a run".into()));
+        let one = Distributions::of(&scaled(7, 2)).tasks.remove(0);
+        let one = TaskDistributions { deadline_ns: Some(1), ..one };
+        assert_eq!((one.count(), one.late()), ("n = 4, 1 late".into(), "1 of 4".into()));
     }
 
     #[test]

@@ -162,8 +162,7 @@ fn facts(legend: &[Entry], tasks: &[Option<&TaskDistributions>]) -> Vec<String> 
     let count = if least == most { least.to_string() } else { format!("{least} to {most}") };
     let mut facts = vec![format!("n = {count}")];
     if let Some(ns) = drawn().find_map(|(_, task)| task.deadline_ns) {
-        let late = drawn()
-            .map(|(entry, task)| format!("{} {} of {}", entry.name, task.misses, task.requests));
+        let late = drawn().map(|(entry, task)| format!("{} {}", entry.name, task.late()));
         let late = late.collect::<Vec<_>>().join(", ");
         facts.push(format!("deadline {} ms, late: {late}", ns as f64 / 1e6));
     }
