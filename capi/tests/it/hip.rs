@@ -121,6 +121,11 @@ unsafe extern "C" fn launch(_: HwQueueHandle, data: *mut c_void) -> XResultValue
 }
 
 /// A command that counts on the device.
+pub(crate) fn adding(stream: *mut c_void, counter: &'static AtomicU64) -> HwCommandHandle {
+    command(stream, add, counter)
+}
+
+/// A command that has the device call a function.
 fn command(
     stream: *mut c_void,
     function: HostFunction,

@@ -10,6 +10,7 @@ use xsched_daemon::{Daemon, Settings};
 use xsched_node::{Link, PageSource, Status, Unit, Wire, socket_path};
 
 use crate::common::*;
+use crate::hip::{adding, own_stream};
 use crate::lv3::{LONG, Run, inside, preemptions, queue, with};
 
 /// A daemon at the socket of this process, which has not connected yet.
@@ -126,16 +127,17 @@ fn a_destroyed_queue_that_must_not_run_is_let_go_of() {
     let _ = alone_with(name, &set, is_let_go_of_when_destroyed);
 }
 
-/// Beside a process without work, a query answers soon after a command has run that it has.
+/// While the scheduler of the node has no use for the ends of a queue's work, a query answers soon
+/// after a command has run that it has.
 fn is_known_to_be_idle_soon() {
     const ROUNDS: u64 = 101;
     static COUNTER: AtomicU64 = AtomicU64::new(0);
     let _daemon = daemon();
-    let xq = host_queue(1);
-    let _other = urgent();
+    let (hwq, stream) = own_stream(2).expect("a stream");
+    let xq = create(hwq, 2, 0).expect("an XQueue");
     let mut late: Vec<Duration> = Vec::new();
     for round in 1..=ROUNDS {
-        ok(XQueueSubmit(xq, counting(&COUNTER)));
+        ok(XQueueSubmit(xq, adding(stream, &COUNTER)));
         while COUNTER.load(Ordering::SeqCst) < round {
             std::hint::spin_loop();
         }
@@ -144,16 +146,18 @@ fn is_known_to_be_idle_soon() {
         late.push(ended.elapsed());
     }
     late.sort_unstable();
+    let clients = status().clients;
+    assert!(clients.iter().any(|client| client.state == "alone"), "{clients:?}");
     let median = late[late.len() / 2];
     assert!(median < Duration::from_micros(500), "half of the answers came after {median:?}");
     ok(XQueueDestroy(xq));
 }
 
 #[test]
-fn a_query_beside_an_idle_process_answers_at_once() {
+fn a_query_of_a_process_that_is_alone_answers_at_once() {
     let socket = socket("query");
     let set = [("XSCHED_SCHEDULER", "GLB"), ("XSCHED_SOCKET", socket.as_str())];
-    let name = "node::a_query_beside_an_idle_process_answers_at_once";
+    let name = "node::a_query_of_a_process_that_is_alone_answers_at_once";
     let _ = alone_with(name, &set, is_known_to_be_idle_soon);
 }
 
