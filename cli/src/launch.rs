@@ -8,16 +8,13 @@ use xsched_console::{Ending, note};
 use xsched_launch::LaunchArgs;
 
 use crate::contract::interposers;
-use crate::doctor::refusing_loader;
 use crate::error::CliError;
 
 /// Becomes the program. Returns only if that fails.
 pub(crate) fn execute(args: &LaunchArgs) -> Result<Ending, CliError> {
-    let mut launch = args.launch(&interposers()?, |name| env::var_os(name))?;
-    if let Some(why) = args.program.first().and_then(|name| refusing_loader(name)) {
-        complain(&format!("xsched: {why}; it runs unscheduled\n"));
-        launch = launch.unscheduled();
-    }
+    let launch = args.launch(&interposers()?, |name| env::var_os(name))?;
+    let (launch, refused) = launch.unscheduled_if_refused();
+    refused.iter().for_each(|line| complain(&format!("{line}\n")));
     for (name, value) in launch.variables() {
         note(|| format!("{name} is {}", value.to_string_lossy()));
     }

@@ -5,6 +5,7 @@
 
 mod args;
 mod interposers;
+mod program;
 
 use std::ffi::OsString;
 use std::io;
@@ -18,6 +19,7 @@ use xsched_hal_process::start;
 
 pub use args::{Class, Decider, LaunchArgs, Messages, Scheduling};
 pub use interposers::{INTERPOSERS, Interposers, LIBRARY, folders_beside};
+pub use program::{MUSL, NotRunnable, ProgramFile, is_of_musl, loader_of};
 
 /// Version of the variables by which a program is told how it is scheduled
 /// ([`Scheduling::variables`]). It changes when one goes or means something else; new ones may come
@@ -71,10 +73,17 @@ impl Launch {
         &self.variables
     }
 
-    /// Leaves the variables out: the program gets this process's environment.
+    /// Leaves the variables out if the program's loader would not start it with the interposers:
+    /// it gets this process's environment. A line that says so comes with it then.
     #[must_use]
-    pub fn unscheduled(self) -> Self {
-        Self { variables: Vec::new(), ..self }
+    pub fn unscheduled_if_refused(self) -> (Self, Option<String>) {
+        match program::refusing_loader(&self.program) {
+            Some(why) => {
+                let line = format!("xsched: {why}; it runs unscheduled");
+                (Self { variables: Vec::new(), ..self }, Some(line))
+            }
+            None => (self, None),
+        }
     }
 
     /// The program as a command, to be started beside this process.

@@ -53,6 +53,8 @@ fn run(cli: &Cli, folders: &[PathBuf]) -> LaunchError {
         .and_then(|interposers| args.launch(&interposers, |name| env::var_os(name)));
     match launch {
         Ok(launch) => {
+            let (launch, refused) = launch.unscheduled_if_refused();
+            refused.iter().for_each(|line| complain(line));
             for (name, value) in launch.variables().iter().filter(|_| cli.messages.verbose) {
                 complain(&format!("xsched: {name} is {}", value.to_string_lossy()));
             }

@@ -106,6 +106,25 @@ def run(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
     return python("-m", "xsched", "run", *arguments, **variables)
 
 
+@pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")
+def test_a_program_for_musl_runs_unscheduled_and_that_is_said(tmp_path: Path) -> None:
+    # A loader of glibc's by the name of musl's: the program runs on this machine.
+    own = Path(sys.executable).resolve().read_bytes()
+    begin = own.index(b"/lib6")
+    loader = tmp_path / "ld-musl-x86_64.so.1"
+    loader.symlink_to(own[begin : own.index(b"\0", begin)].decode())
+    source, program = tmp_path / "p.c", tmp_path / "p"
+    source.write_text(
+        "#include <stdio.h>\n#include <stdlib.h>\n"
+        'int main(void) { puts(getenv("LD_PRELOAD") ? "preloaded" : "as it is"); return 3; }'
+    )
+    linked = f"-Wl,--dynamic-linker={loader}"
+    subprocess.run(["cc", linked, "-o", str(program), str(source)], check=True)
+    answer = run("--", str(program))
+    assert (answer.returncode, answer.stdout) == (3, "as it is\n")
+    assert "has musl's loader" in answer.stderr and "runs unscheduled" in answer.stderr
+
+
 @pytest.fixture
 def driver(tmp_path: Path) -> Path:
     """The emulated driver under the name of CUDA's."""

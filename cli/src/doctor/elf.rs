@@ -33,21 +33,12 @@ impl Elf {
     /// Reads a file; `None` if it is no ELF file, or cannot be read.
     pub(super) fn read(path: &Path) -> Option<Self> {
         let file = ReadCache::new(File::open(path).ok()?);
-        match FileKind::parse(&file).ok()? {
+        let read = match FileKind::parse(&file).ok()? {
             FileKind::Elf64 => Self::parse::<FileHeader64<Endianness>>(&file),
             FileKind::Elf32 => Self::parse::<FileHeader32<Endianness>>(&file),
             _ => None,
-        }
-    }
-
-    /// The loader that a file asks for, without a look at the rest of it.
-    pub(super) fn interpreter_of(path: &Path) -> Option<String> {
-        let file = ReadCache::new(File::open(path).ok()?);
-        match FileKind::parse(&file).ok()? {
-            FileKind::Elf64 => interpreter::<FileHeader64<Endianness>>(&file),
-            FileKind::Elf32 => interpreter::<FileHeader32<Endianness>>(&file),
-            _ => None,
-        }
+        };
+        read.map(|read| Self { interpreter: xsched_launch::loader_of(path), ..read })
     }
 
     /// Whether it exports a function.
@@ -62,7 +53,6 @@ impl Elf {
             x86_64: header.e_machine(endian) == EM_X86_64 && header.is_type_64(),
             ..Self::default()
         };
-        read.interpreter = interpreter::<H>(file);
         for segment in header.program_headers(endian, file).ok()? {
             read.dynamic |= segment.p_type(endian) == PT_DYNAMIC;
         }
@@ -79,13 +69,6 @@ impl Elf {
         read.functions = functions(&sections, endian, file).unwrap_or_default();
         Some(read)
     }
-}
-
-fn interpreter<H: FileHeader<Endian = Endianness>>(file: Data<'_>) -> Option<String> {
-    let header = H::parse(file).ok()?;
-    let endian = header.endian().ok()?;
-    let mut segments = header.program_headers(endian, file).ok()?.iter();
-    segments.find_map(|segment| segment.interpreter(endian, file).ok().flatten()).map(text)
 }
 
 /// The functions that a file exports, sorted.

@@ -37,7 +37,6 @@ use place::Place;
 use probe::{Device, Probe};
 use problem::Problem;
 use program::Program;
-pub(crate) use program::refusing_loader;
 use started::Started;
 use vendor::Vendor;
 

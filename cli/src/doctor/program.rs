@@ -1,32 +1,23 @@
 //! Whether a library can be preloaded into a program, by its file.
 
-use std::env;
 use std::ffi::OsStr;
-use std::fs::{self, File};
-use std::io::Read;
+use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{Access, access, getxattr};
+use rustix::fs::getxattr;
 use rustix::process::{getgid, getuid};
 use serde::Serialize;
+use xsched_launch::{MUSL, NotRunnable, ProgramFile, is_of_musl};
 
 use super::elf::Elf;
 use super::problem::Problem;
 
 const SETUID: u32 = 0o4000;
 const SETGID: u32 = 0o2000;
-/// So many scripts may be each other's interpreters, as in Linux.
-const SCRIPTS_MAX: usize = 5;
-/// What Linux reads of a script to find its interpreter.
-const FIRST_LINE_MAX: u64 = 256;
 /// Programs that have others run in a container or on another machine.
 const ELSEWHERE: [&str; 8] =
     ["docker", "podman", "nerdctl", "kubectl", "apptainer", "singularity", "ssh", "srun"];
-
-/// What is wrong with programs for musl, and what to do.
-const MUSL: (&str, &str) =
-    ("has musl's loader, and the interposer needs glibc", "use a program for glibc");
 
 /// A program's file, as far as it matters to what is preloaded.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -46,90 +37,22 @@ pub(super) struct Program {
 impl Program {
     /// Looks at what this name runs.
     pub(super) fn look(name: &OsStr) -> Self {
+        let found = ProgramFile::find(name);
         let mut program = Self::default();
-        match program.follow(name) {
-            Ok(file) => {
-                let problems = reasons(&file, &mut program.linked);
-                program.preloadable = problems.is_empty();
-                program.problems = problems;
+        match (&found.problem, found.last()) {
+            (Some(NotRunnable { what, action }), _) => {
+                program.problems.push(Problem::new(what, *action));
             }
-            Err(problem) => program.problems.push(problem),
+            (None, Some(file)) => {
+                program.problems = reasons(file, &mut program.linked);
+                program.preloadable = program.problems.is_empty();
+            }
+            (None, None) => {}
         }
+        (program.file, program.interpreters) = (found.file, found.interpreters);
         program.problems.extend(elsewhere(name));
         program
     }
-
-    /// The file that is run in the end: the program, or the interpreter of the script.
-    fn follow(&mut self, name: &OsStr) -> Result<PathBuf, Problem> {
-        let mut file = resolve(name)?;
-        self.file = Some(file.clone());
-        for _ in 0..SCRIPTS_MAX {
-            let Some(interpreters) = interpreters(&file) else { return Ok(file) };
-            for interpreter in interpreters {
-                file = resolve(interpreter.as_ref())?;
-                self.interpreters.push(file.clone());
-            }
-        }
-        let what = format!("{} is a script of a script of a script", name.to_string_lossy());
-        Err(Problem::new(what, "name the program that is meant"))
-    }
-}
-
-/// Why the loader of a program would not start it with the interposers preloaded; `None` if it
-/// would, or the program is not found.
-pub(crate) fn refusing_loader(name: &OsStr) -> Option<String> {
-    let file = Program::default().follow(name).ok()?;
-    let loader = Elf::interpreter_of(&file).filter(|loader| is_of_musl(loader))?;
-    let (what, action) = MUSL;
-    Some(format!("{} {what} ({loader}); {action}", file.display()))
-}
-
-fn is_of_musl(loader: &str) -> bool {
-    loader.contains("musl")
-}
-
-/// The file of a name: as it is if it has a slash, else in the folders of `PATH`.
-fn resolve(name: &OsStr) -> Result<PathBuf, Problem> {
-    let shown = name.to_string_lossy();
-    let there = |path: &PathBuf| path.is_file();
-    if shown.contains('/') {
-        let path = PathBuf::from(name);
-        let found = there(&path).then_some(path).ok_or_else(|| {
-            Problem::new(format!("there is no file {shown}"), "correct the program's name")
-        })?;
-        return may_run(found);
-    }
-    let folders = env::var_os("PATH").unwrap_or_default();
-    let mut candidates = env::split_paths(&folders).map(|folder| folder.join(name)).filter(there);
-    let found = candidates.next().ok_or_else(|| {
-        let what = format!("there is no {shown} in the folders of PATH");
-        Problem::new(what, "name it by its path, or install it")
-    })?;
-    may_run(found)
-}
-
-fn may_run(path: PathBuf) -> Result<PathBuf, Problem> {
-    match access(&path, Access::EXEC_OK) {
-        Ok(()) => Ok(path),
-        Err(error) => Err(Problem::new(
-            format!("{} may not be run: {error}", path.display()),
-            "`chmod +x` it, or run it with its interpreter",
-        )),
-    }
-}
-
-/// The interpreter that a script names in its first line, and behind `env` the one that it finds;
-/// `None` if it is no script.
-fn interpreters(path: &Path) -> Option<Vec<String>> {
-    let mut start = Vec::new();
-    File::open(path).ok()?.take(FIRST_LINE_MAX).read_to_end(&mut start).ok()?;
-    let line = start.strip_prefix(b"#!")?.split(|byte| *byte == b'\n').next()?;
-    let line = String::from_utf8_lossy(line).into_owned();
-    let mut words = line.split_whitespace();
-    let first = words.next()?.to_owned();
-    let is_env = Path::new(&first).ends_with("env");
-    let behind = words.find(|word| is_env && !word.starts_with('-') && !word.contains('='));
-    Some([Some(first), behind.map(str::to_owned)].into_iter().flatten().collect())
 }
 
 /// Why the loader does not preload the interposer into a program.
@@ -155,7 +78,7 @@ fn reasons(file: &Path, linked: &mut Vec<String>) -> Vec<Problem> {
             "is linked statically, and loads nothing that is preloaded",
             "link it dynamically with libc (Go: `CGO_ENABLED=1`, and no `-static`)",
         ),
-        Some(loader) if is_of_musl(loader) => add(MUSL.0, MUSL.1),
+        Some(loader) if is_of_musl(loader) => add(MUSL.what, MUSL.action),
         Some(_) => {}
     }
     if elf.needed.iter().any(|name| name == "libcuda.so") {
@@ -201,6 +124,7 @@ fn elsewhere(name: &OsStr) -> Option<Problem> {
 
 #[cfg(test)]
 mod tests {
+    use std::env;
     use std::os::unix::fs::PermissionsExt;
     use std::process::Command;
 
