@@ -40,11 +40,12 @@ impl Spacing {
         Self { ns: Arc::new(AtomicU64::new(ns)), widens: false }
     }
 
-    /// Has it be up to 2 ms where other processes may hold a stream and have not for long: with the
-    /// square root of that time, since gates then cost more than what waits for them.
+    /// The default spacing, which is up to 2 ms where other processes may hold a stream and have
+    /// not for long: it goes with the square root of that time, since gates then cost more than
+    /// what waits for them.
     #[must_use]
-    pub fn widening(self) -> Self {
-        Self { widens: true, ..self }
+    pub fn widening() -> Self {
+        Self { widens: true, ..Self::default() }
     }
 
     /// Whether it widens.

@@ -319,8 +319,6 @@ pub(super) struct StreamHardware<A: Vendor> {
 
 impl<A: Vendor> StreamHardware<A> {
     fn new(pair: Pair<A>, stream: A::Stream, address: usize, spacing_us: Option<u32>) -> Self {
-        let spacing = Spacing::default();
-        let spacing = if spacing_us.is_none() { spacing.widening() } else { spacing };
         let this = Self {
             timeline: Timeline::new(&pair.below),
             pair,
@@ -331,7 +329,7 @@ impl<A: Vendor> StreamHardware<A> {
             no_lv3: reason(),
             gates: reason(),
             spacing_us,
-            spacing,
+            spacing: if spacing_us.is_none() { Spacing::widening() } else { Spacing::default() },
             word: Mutex::default(),
             burst: Mutex::default(),
             unit: Mutex::default(),

@@ -117,6 +117,7 @@ fn nothing_is_missing() -> Result<()> {
     let known = [
         "XSCHED_MUTANT",
         "XSCHED_LOOM_LONG",
+        "XSCHED_TEST_SEQUENCES",
         "XSCHED_EMULATED_KFD",
         "XSCHED_HIP_KERNELS",
         "XSCHED_HIP_WORK_KERNELS",
