@@ -132,7 +132,7 @@ fn the_environment_is_that_of_a_program_with_and_without_a_daemon() {
         assert!(program.lines().any(|has| has == line), "{line} is not in {program}");
     }
     // This process may have some as well.
-    let is_given = |name| name != "XSCHED_CUDA_DRIVER" && std::env::var_os(name).is_none();
+    let is_given = |name: &str| name != "XSCHED_CUDA_DRIVER" && std::env::var_os(name).is_none();
     let names = program.lines().filter_map(|line| Some(line.split_once('=')?.0));
     let ours = names.filter(|name| name.starts_with("XSCHED_") && is_given(name));
     assert_eq!(ours.count(), with.matches("XSCHED_").count());
