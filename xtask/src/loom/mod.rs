@@ -140,6 +140,6 @@ mod tests {
             let models = crate::root().join(package).join("src/models/mod.rs");
             assert!(models.is_file(), "{package} has no models");
         }
-        assert_eq!(PACKAGES.len(), 5);
+        assert_eq!(PACKAGES.len(), 6);
     }
 }
