@@ -6,6 +6,7 @@ use std::time::Duration;
 use xsched::XQueueConfig;
 use xsched_core::level::Level;
 use xsched_core::window::WindowConfig;
+use xsched_hal_stream::CALLS;
 
 use crate::command::is_inside_callback;
 use crate::hwqueue::HwQueue;
@@ -84,6 +85,10 @@ pub(crate) fn create(
         .with_launcher_thread(flags & LAUNCHER != 0)
         .with_window(WindowConfig::fixed(WINDOW.0 as u32, WINDOW.1 as u32));
     let xq = hwq.hardware.open(level, config, &side)?;
+    if xq.caps().level == Level::Interrupt {
+        // Queues are suspended without a word to the gates, so calls have to take them to be.
+        CALLS.count_hold(false, true);
+    }
     if xq.caps().level < level {
         lower(above(&hwq, xq.caps().level))?;
     }

@@ -48,6 +48,8 @@ pub struct BurstState {
     /// nanoseconds. Whose launch is under way adds to it.
     launches: AtomicU32,
     launched_ns: AtomicU64,
+    /// Not 0 if one of them went into an empty stream.
+    pauses: AtomicU32,
     /// Predicted device time by kind: nanoseconds in the lower half, 0 if nothing is known.
     estimates: [AtomicU64; KINDS],
 }
@@ -77,6 +79,8 @@ pub struct BurstUse {
     pub predicted_ns: u64,
     /// Nothing was in the stream in the end.
     pub is_drained: bool,
+    /// Nothing was in the stream at some time.
+    pub has_pauses: bool,
 }
 
 impl BurstState {
@@ -88,6 +92,7 @@ impl BurstState {
             spacing_ns: AtomicU32::new(0),
             launches: AtomicU32::new(0),
             launched_ns: AtomicU64::new(0),
+            pauses: AtomicU32::new(0),
             estimates: std::array::from_fn(|_| AtomicU64::new(0)),
         }
     }
@@ -129,6 +134,9 @@ impl BurstState {
         self.word.compare_exchange(before, busy, order, failed).ok()?;
         let launch = BurstLaunch { state: self, taken: busy - after, ns, is_taken: false };
         self.thread.store(thread, Ordering::Relaxed);
+        if before & DRAINED != 0 {
+            self.pauses.store(1, Ordering::Relaxed);
+        }
         fence(Ordering::SeqCst);
         // SAFETY: who opened the burst keeps the word until it is closed, and closing it waits for
         // this launch.
@@ -227,6 +235,11 @@ impl Burst {
         (self.0.state, self.0.number)
     }
 
+    /// Has it opened no more.
+    pub fn unshare(&self) {
+        self.0.is_used.store(0, Ordering::Relaxed);
+    }
+
     /// Whether there is any use in opening it.
     #[must_use]
     pub fn is_shared(&self) -> bool {
@@ -248,6 +261,7 @@ impl Burst {
         state.spacing_ns.store(spacing_ns, Ordering::Relaxed);
         state.launches.store(0, Ordering::Relaxed);
         state.launched_ns.store(0, Ordering::Relaxed);
+        state.pauses.store(0, Ordering::Relaxed);
         let left = u64::from(launches) * LAUNCH + u64::from(left_ns);
         state.word.store(u64::from(*number) * NUMBER + left, Ordering::Release);
     }
@@ -269,7 +283,8 @@ impl Burst {
         state.word.store(u64::from(*number) * NUMBER, Ordering::Relaxed);
         let launches = state.launches.load(Ordering::Relaxed);
         let predicted_ns = state.launched_ns.load(Ordering::Relaxed);
-        Some(BurstUse { launches, predicted_ns, is_drained })
+        let has_pauses = is_drained || state.pauses.load(Ordering::Relaxed) != 0;
+        Some(BurstUse { launches, predicted_ns, is_drained, has_pauses })
     }
 }
 

@@ -74,11 +74,10 @@ impl<A: StreamApi> StreamSubmit<A> {
         }
         let used = self.queue.burst.close(at_most).ok_or(StreamError::InBurst)?;
         self.in_burst_since = None;
-        let BurstUse { launches, predicted_ns, is_drained } = used;
+        let BurstUse { launches, predicted_ns, is_drained, has_pauses } = used;
         self.is_drained = is_drained;
         let expected_ns = Some(predicted_ns);
-        let work =
-            Work { commands: launches, expected_ns, has_pauses: is_drained, ..Work::default() };
+        let work = Work { commands: launches, expected_ns, has_pauses, ..Work::default() };
         self.batch.work.add(&work);
         self.placement.add_ns(predicted_ns);
         self.since_lone_sample = self.since_lone_sample.saturating_add(launches);
@@ -99,6 +98,8 @@ impl<A: StreamApi> StreamSubmit<A> {
         if is_held || std::mem::replace(&mut self.holds_ended, ended) != ended {
             self.held_at = now;
         }
+        // This process's scheduler holds it as well.
+        self.held_at = self.held_at.max(queue.member.gate.opened_at().unwrap_or(self.held_at));
         let rare_ns = rare_spacing_ns(spacing_ns, now.saturating_duration_since(self.held_at));
         let spacing_ns = if queue.spacing.widens() { rare_ns } else { spacing_ns };
         queue.gates_apart_ns.store(spacing_ns, Ordering::Relaxed);

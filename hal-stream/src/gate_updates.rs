@@ -21,6 +21,8 @@ impl<W: Word + 'static> GateRegistry<W> {
         let mut members = lock(&self.members);
         members.list.retain(|member| member.strong_count() > 0);
         members.list.push(Arc::downgrade(member));
+        // Another process holds it without a word to this one.
+        self.calls.count_hold(false, member.gate.word().is_alone());
         let queues = members.list.len();
         if members.connections.resize(queues) && self.counts.swap(1, Ordering::Relaxed) == 0 {
             // With the one in `note`: what is noted without the lock now is seen here, or counted
@@ -37,6 +39,7 @@ impl<W: Word + 'static> GateRegistry<W> {
         self.set_held(member, false);
         let mut members = lock(&self.members);
         members.list.retain(|other| !std::ptr::eq(other.as_ptr(), member));
+        self.calls.count_hold(member.gate.word().is_alone(), false);
         members.connections.forget(member);
         let queues = members.list.len();
         members.connections.resize(queues);

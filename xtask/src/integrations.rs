@@ -22,9 +22,10 @@ const LIMIT_S: u32 = 110;
 const BUILT: [(&str, &str); 5] = [
     ("bin/xsched", "xsched"),
     ("bin/xschedd", "xschedd"),
-    ("lib/xsched/libpreempt.so", "libpreempt.so"),
-    ("lib/xsched/libshimcuda.so", "libshimcuda.so"),
-    ("emulated/libcuda.so.1", "libxsched_cuda_emulated.so"),
+    // Tests have libraries built there alone.
+    ("lib/xsched/libpreempt.so", "deps/libpreempt.so"),
+    ("lib/xsched/libshimcuda.so", "deps/libshimcuda.so"),
+    ("emulated/libcuda.so.1", "deps/libxsched_cuda_emulated.so"),
 ];
 /// Warnings are errors, as in Rust.
 const C_FLAGS: [&str; 5] = ["-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror"];

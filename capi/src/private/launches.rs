@@ -12,7 +12,7 @@ use std::ffi::{c_char, c_int};
 use std::mem::{ManuallyDrop, take};
 
 use xsched::LaunchToken;
-use xsched_hal_process::burst::BurstState;
+use xsched_hal_process::burst::{Burst, BurstState};
 use xsched_hal_process::calls::Calls;
 use xsched_hal_stream::{AllOpen, CALLS, Gates, Reach};
 
@@ -137,6 +137,8 @@ fn begin_launch(xq: XQueueHandle, kind: u32, reach: Reach) -> Answer<u64> {
     if queue.is_to_be_narrow()
         && let Some(auto) = &process.env.auto
     {
+        // At level 1 each launch counts.
+        queue.hwq().hardware.burst().iter().for_each(Burst::unshare);
         let threshold = auto.threshold(false);
         queue.set_window(threshold, auto.batch.min(threshold))?;
     }

@@ -47,8 +47,12 @@ fn what_was_launched_is_counted() {
         let used = burst.close(Duration::MAX).expect("no limit");
         let seen = on_device.load(Ordering::Relaxed);
         assert_eq!(seen >> 16, 0, "closed while a launch is under way");
-        let expected =
-            BurstUse { launches: seen, predicted_ns: u64::from(10 * seen), is_drained: false };
+        let expected = BurstUse {
+            launches: seen,
+            predicted_ns: u64::from(10 * seen),
+            is_drained: false,
+            has_pauses: false,
+        };
         assert_eq!(used, expected, "a launch was not counted");
         for thread in threads {
             join(thread);

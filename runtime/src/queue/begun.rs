@@ -307,7 +307,7 @@ where
             state.fail_launch(cmd, fault);
         }
         // A hold that has come meanwhile has ended no burst.
-        if launcher.is_in_burst() && !state.machine.may_burst() {
+        if !state.machine.may_burst() {
             launcher.end_burst();
         }
         state.launcher = Some(launcher);

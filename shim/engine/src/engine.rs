@@ -147,7 +147,7 @@ pub fn launch(
         counts::direct(index);
         return real();
     }
-    if !known.has_burst() {
+    if !known.has_burst() || copies(index) {
         return launch_indirect(index, stream, kind, |_| real());
     }
     let kind = kind();
@@ -159,7 +159,7 @@ pub fn launch(
         // What the driver or a tool calls meanwhile, and launches, has no turn to wait for.
         let set_inside = |is_inside| IS_INSIDE.try_with(|inside| inside.set(is_inside));
         let _ = set_inside(true);
-        let code = if tells(index) { waits::waiting(real) } else { real() };
+        let code = real();
         let _ = set_inside(false);
         if code == 0 {
             launch.end();
@@ -167,6 +167,13 @@ pub fn launch(
         return code;
     }
     launch_indirect(index, stream, || kind, |_| real())
+}
+
+/// Whether a launch by the function at this place of the list goes into the queue of a copy engine,
+/// or returns only when the device has done something: the watch has to know of those.
+fn copies(index: usize) -> bool {
+    let reach = driver::opened().map(|driver| (driver.vendor().table.reach)(index));
+    reach == Some(Reach::Copies) || tells(index)
 }
 
 /// Whether a launch by the function at this place of the list returns only when the device has done

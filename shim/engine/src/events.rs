@@ -107,9 +107,7 @@ pub fn record(event: Address, stream: Address, next: impl FnOnce() -> Code) -> C
     // In front of the event, so that who waits for the point waits for nothing but what the event
     // waits for, whatever other threads launch meanwhile.
     let signal = || Functions::get()?.signal(xq);
-    // While no other process has work, a hold keeps nothing waiting that is worth a word.
-    let is_needed = xq != 0 && preempt::is_attended();
-    let point = if is_needed { reentrant(signal).flatten() } else { None };
+    let point = if xq != 0 { reentrant(signal).flatten() } else { None };
     let holds_ended = holds_ended(xq);
     let code = next();
     if code == 0 {

@@ -28,11 +28,12 @@ pub fn wait(real: impl FnOnce() -> Code) -> Code {
 
 /// Makes a call that may have to wait for the whole device, and rarely does.
 pub fn may_wait(real: impl FnOnce() -> Code) -> Code {
-    timed_wait(MAY_WAIT, || counted(real))
+    timed_wait(MAY_WAIT, || with_gates_open(real))
 }
 
 /// Makes a call that may wait for the whole device: while no gate of the process holds anything, if
-/// scheduling is required.
+/// scheduling is required. If nothing is held it is only counted; a hold that comes meanwhile ends
+/// for a call that does not return.
 pub fn with_gates_open(real: impl FnOnce() -> Code) -> Code {
     let Some(functions) = contended().filter(|_| is_on()) else { return real() };
     if !functions.calls.is_any_held() {
