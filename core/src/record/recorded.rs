@@ -147,7 +147,7 @@ impl<P: Policy, S: Storage, T: Tape> Recorded<P, S, T> {
 
     /// As [`Scheduler::are_priorities_equal`].
     #[must_use]
-    pub fn are_priorities_equal(&self) -> bool {
+    pub const fn are_priorities_equal(&self) -> bool {
         self.scheduler.are_priorities_equal()
     }
 

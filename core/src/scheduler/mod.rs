@@ -163,6 +163,8 @@ pub(crate) struct Lists {
     is_contended: bool,
     /// Share of the device time that lower priorities keep.
     floor_permille: u16,
+    /// Devices whose queues have several priorities.
+    devices_mixed: u32,
     /// When device time of lower priorities was looked at last, and when it is to be.
     floor_looked: Instant,
     floor_due: Option<Instant>,
@@ -234,6 +236,7 @@ impl<P: Policy, S: Storage> Scheduler<P, S> {
             progress_due: None,
             is_contended: false,
             floor_permille: 0,
+            devices_mixed: 0,
             floor_looked: Instant::ZERO,
             floor_due: None,
             edges: 0,
@@ -278,9 +281,8 @@ impl<P: Policy, S: Storage> Scheduler<P, S> {
 
     /// Whether on each device all queues have the same priority.
     #[must_use]
-    pub fn are_priorities_equal(&self) -> bool {
-        let (_, devices) = self.storage.view();
-        devices.iter().all(DeviceSlot::has_one_rank)
+    pub const fn are_priorities_equal(&self) -> bool {
+        self.lists.devices_mixed == 0
     }
 
     /// Permille of the device time that queues of lower priorities keep: see

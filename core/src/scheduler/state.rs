@@ -414,6 +414,7 @@ impl<P: Policy> State<'_, P> {
         let info = &self.queues[index].info;
         let (device, rank) = (info.device.index(), info.hints.priority.rank());
         let head = self.devices[device].head(rank);
+        let was_equal = self.devices[device].has_one_rank();
         if head != NONE {
             self.queues[head as usize].bucket_prev = index as u32;
         }
@@ -421,6 +422,7 @@ impl<P: Policy> State<'_, P> {
         slot.bucket_next = head;
         slot.bucket_prev = NONE;
         self.devices[device].set_head(rank, index as u32);
+        self.lists.devices_mixed += u32::from(was_equal && !self.devices[device].has_one_rank());
     }
 
     fn unlink_bucket(&mut self, index: usize) {
@@ -431,7 +433,11 @@ impl<P: Policy> State<'_, P> {
             self.queues[next as usize].bucket_prev = prev;
         }
         if prev == NONE {
+            let was_equal = self.devices[device].has_one_rank();
             self.devices[device].set_head(rank, next);
+            let is_equal = self.devices[device].has_one_rank();
+            let mixed = self.lists.devices_mixed;
+            self.lists.devices_mixed = mixed.saturating_sub(u32::from(is_equal && !was_equal));
         } else {
             self.queues[prev as usize].bucket_next = next;
         }
