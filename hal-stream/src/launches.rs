@@ -107,8 +107,8 @@ impl LaunchCounter {
     /// and those that begin later see what the caller saw before.
     pub(crate) fn is_between(&self) -> bool {
         fence(Ordering::SeqCst);
-        let is_in_burst = self.burst.as_ref().is_some_and(|burst| burst.state().is_under_way());
-        self.word.load(Ordering::Acquire) & CALL == 0 && !is_in_burst
+        self.word.load(Ordering::Acquire) & CALL == 0
+            && !self.burst.as_ref().is_some_and(|burst| burst.state().is_under_way())
     }
 
     /// The launch that is under way.

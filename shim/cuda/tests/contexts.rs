@@ -72,7 +72,8 @@ fn at_level_2(mode: &str) -> Command {
 }
 
 fn with_gates(mode: &str) {
-    // Default streams have no gates, which is said. Calls that take long on a busy machine open all.
+    // Default streams have no gates, which is said. Calls that take long on a busy machine open
+    // all.
     calm(&mut at_level_2(mode));
 }
 

@@ -257,3 +257,18 @@ fn bits_of_others_stay_when_a_slot_changes_hands() {
     assert_eq!(account.s.table().ready().count(), 99);
     assert_eq!(account.s.table().ready_on(DeviceId(1)).count(), 0);
 }
+
+#[test]
+fn priorities_are_equal_until_one_differs_on_a_device() {
+    let mut rig = Rig::new();
+    let [one, other] = [0, 0].map(|priority| rig.attach(priority));
+    assert!(rig.s.are_priorities_equal());
+    rig.s.set_hints(rig.now, other, hints(5)).expect("in the table");
+    assert!(!rig.s.are_priorities_equal());
+    rig.s.set_hints(rig.now, one, hints(5)).expect("in the table");
+    assert!(rig.s.are_priorities_equal());
+    let third = rig.attach(-3);
+    assert!(!rig.s.are_priorities_equal());
+    rig.detach(third);
+    assert!(rig.s.are_priorities_equal());
+}
