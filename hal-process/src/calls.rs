@@ -1,8 +1,8 @@
 //! Calls of the driver that are under way and may wait for a whole device.
 //!
 //! What such a call waits for may be held, and the thread that makes it be the one that the hold is
-//! for. Most of these calls wait for nothing, so nothing is opened for them in advance: they are
-//! counted, and who holds something opens it if a call does not return.
+//! for. Most of these calls wait for nothing, so while nothing is held they are only counted,
+//! and who comes to hold something opens it if a call does not return.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 

@@ -27,7 +27,7 @@ pub(crate) struct LaunchWatch {
 }
 
 /// Looks in a row that find some call that may wait for the device, after which one counts as one
-/// that does not return, though others do meanwhile.
+/// that does not return, though others do meanwhile. Not measured.
 const LOOKS_WITH_CALLS: u32 = 4;
 
 /// Calls that may wait for the device, as the watch has seen them.

@@ -52,10 +52,10 @@ impl<A: StreamApi> StreamSubmit<A> {
     pub(crate) fn open_burst(&mut self) {
         let queue = &self.queue;
         let is_used = queue.burst.is_shared() && queue.is_in_unit();
-        // A program that waits for the stream may go on though the last command was a long one.
+        // Also without work left: a program that waits for the stream has all of it again.
         let may_be = self.mode == LaunchMode::Unattended && is_used && !self.is_held();
         let left_ns = self.placement.left_ns(self.spacing_ns);
-        // What is left is for a command, and a fence is put before half of it is used.
+        // An eighth, as the next command looks whether a quarter is used, and puts a fence then.
         let launches = queue.entries_left().min(queue.entries_in_unit() / 8);
         let launches = u16::try_from(launches).unwrap_or(u16::MAX);
         if may_be && launches > 0 {
