@@ -107,14 +107,19 @@ with Queue.on_host() as queue:
 gc.set_threshold(700)
 """,
     "a signal interrupts a call": """
+period_s = 0.0001
+
 def on_alarm(number, frame):
     XSched.HwCommandDestroy(XSched.HwCommandCreateCallback(Refers())[1])
+    # Once more, and not by a period: one that is shorter than this function nests its calls.
+    signal.setitimer(signal.ITIMER_REAL, period_s)
 
 signal.signal(signal.SIGALRM, on_alarm)
-signal.setitimer(signal.ITIMER_REAL, 0.0001, 0.0001)
+signal.setitimer(signal.ITIMER_REAL, period_s)
 with Queue.on_host() as queue:
     for _ in range(3000):
         queue.submit(lambda hwq: None)
+period_s = 0
 signal.setitimer(signal.ITIMER_REAL, 0)
 """,
 }
