@@ -52,8 +52,12 @@ static int call_in(handle stream, int *flag) {
                                                                               flag);
 }
 
+// Naps that have begun.
+static int naps_begun;
+
 static void naps(void *nothing) {
   (void)nothing;
+  __atomic_fetch_add(&naps_begun, 1, __ATOMIC_RELEASE);
   usleep(2000);
 }
 
@@ -79,6 +83,10 @@ static void keep_busy(handle stream) {
   busy.stream = stream;
   OK(((int (*)(handle *))find("cuCtxGetCurrent"))(&busy.context));
   CHECK(pthread_create(&busy.thread, NULL, keeps_busy, NULL) == 0);
+  // On a busy machine the first of them comes late.
+  for (int ms = 0; ms < 10000 && __atomic_load_n(&naps_begun, __ATOMIC_ACQUIRE) < 10; ms++) {
+    usleep(1000);
+  }
 }
 
 static void end_busy(void) {
