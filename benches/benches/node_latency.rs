@@ -3,7 +3,8 @@
 //!
 //! The daemon is a process of its own. The processes that it knows are connections of this one,
 //! with pages of gate words but without a GPU: what is measured is from the first work of an urgent
-//! process to the last store that closes the other's gates.
+//! process to the last store that closes the other's gates. The urgent process makes it itself, or
+//! the daemon where that has not given it the other's page.
 
 use std::error::Error;
 use std::fs;
@@ -19,7 +20,7 @@ use rustix::event::{EventfdFlags, eventfd};
 use xsched_benches::mode::{Mode, judge};
 use xsched_core::rng::SplitMix64;
 use xsched_daemon::{Daemon, Settings};
-use xsched_node::{Load, NodeError, Request, SharedPage, VERSION, Wire};
+use xsched_node::{Link, Load, NodeError, PageSource, Request, SharedPage, VERSION, Wire};
 use xsched_policies::{Any, UnknownPolicy};
 
 /// Where the daemon is to listen that this program runs instead of the bench.
@@ -62,14 +63,20 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
         let _others = (0..idle).map(|_| node.process(0)).collect::<Result<Vec<_>, _>>()?;
         let each_kib = (node.memory_kib()? - quiet_kib) / idle.max(1) as f64;
         let name = format!("with {idle} idle processes");
-        let (closed, opened) = latency(&node, samples, PAUSE)?;
+        let (closed, opened) = latency(&node, true, samples, PAUSE)?;
         print_row(&name, closed, Some(opened));
         if idle == 0 {
             let (p50, p99) = HOLD_GOAL_NS;
             let goal = format!("it takes {} us (P50) and {} us (P99) at most", us(p50), us(p99));
             reached &= judge(&goal, closed.0 <= p50 && closed.1 <= p99);
-            let (closed, opened) = latency(&node, samples / 10, LONG_PAUSE)?;
+            let (closed, opened) = latency(&node, true, samples / 10, LONG_PAUSE)?;
             print_row("the same, pauses of 30 to 60 ms", closed, Some(opened));
+            for (name, pause) in
+                [("by the daemon alone", PAUSE), ("the same, 30 to 60 ms", LONG_PAUSE)]
+            {
+                let (closed, opened) = latency(&node, false, samples / 10, pause)?;
+                print_row(name, closed, Some(opened));
+            }
             for (name, pause) in [("a wake-up alone", PAUSE), ("the same, 30 to 60 ms", LONG_PAUSE)]
             {
                 print_row(name, wake_up(samples / 10, pause)?, None);
@@ -126,22 +133,62 @@ fn pause(rng: &mut SplitMix64, (least, most): (u64, u64)) {
     thread::sleep(Duration::from_micros(least + rng.below(most - least)));
 }
 
-/// How long holds and releases take: the ranks of both.
+/// How long holds and releases take: the ranks of both. `is_direct`: the urgent process holds the
+/// other one itself, as the library does, until the daemon has decided.
 fn latency(
     node: &Node,
+    is_direct: bool,
     samples: usize,
     pause_us: (u64, u64),
 ) -> Result<(Ranks, Ranks), Box<dyn Error>> {
-    let (urgent, other) = (node.process(100)?, node.process(-100)?);
+    let other = node.process(-100)?;
     other.load.note(true);
     let (mut rng, mut closed, mut opened) = (SplitMix64::new(7), Vec::new(), Vec::new());
-    for _ in 0..samples {
-        pause(&mut rng, pause_us);
-        closed.push(urgent.until_other(true, &other.page)?);
-        thread::sleep(Duration::from_micros(rng.below(500)));
-        opened.push(urgent.until_other(false, &other.page)?);
+    let mut measure = |note: &dyn Fn(bool)| -> Result<(), Box<dyn Error>> {
+        for _ in 0..samples {
+            pause(&mut rng, pause_us);
+            closed.push(until_other(note, true, &other.page)?);
+            thread::sleep(Duration::from_micros(rng.below(500)));
+            opened.push(until_other(note, false, &other.page)?);
+        }
+        Ok(())
+    };
+    if is_direct {
+        let link = Link::join(node.socket(), "urgent", 100, None)?;
+        let unit = link.unit(GPU.to_owned());
+        let page = unit.page()?;
+        let start = Instant::now();
+        while page.header().direct_holds.load(Ordering::Relaxed) == 0 {
+            if start.elapsed() > PATIENCE {
+                return Err("the urgent process holds nothing itself".into());
+            }
+            until_other(&|busy| unit.note(busy), true, &other.page)?;
+            until_other(&|busy| unit.note(busy), false, &other.page)?;
+        }
+        measure(&|busy| unit.note(busy))?;
+    } else {
+        let urgent = node.process(100)?;
+        measure(&|busy| urgent.load.note(busy))?;
     }
     Ok((ranks(closed), ranks(opened)))
+}
+
+/// Begins or ends work, and answers after how many nanoseconds the gates of the other are closed,
+/// or open.
+fn until_other(
+    note: &dyn Fn(bool),
+    closed: bool,
+    other: &SharedPage,
+) -> Result<u64, Box<dyn Error>> {
+    let start = Instant::now();
+    note(closed);
+    while other.is_closed(LAST) != closed {
+        if start.elapsed() > PATIENCE {
+            return Err("the daemon does nothing".into());
+        }
+        std::hint::spin_loop();
+    }
+    Ok(u64::try_from(start.elapsed().as_nanos())?)
 }
 
 fn ranks(mut times_ns: Vec<u64>) -> Ranks {
@@ -260,19 +307,5 @@ impl Process {
         )?;
         let load = Load::new(Arc::clone(&page), Arc::new(doorbell));
         Ok(Self { _wire: wire, page, load })
-    }
-
-    /// Begins or ends work, and answers after how many nanoseconds the gates of the other are
-    /// closed, or open.
-    fn until_other(&self, closed: bool, other: &SharedPage) -> Result<u64, Box<dyn Error>> {
-        let start = Instant::now();
-        self.load.note(closed);
-        while other.is_closed(LAST) != closed {
-            if start.elapsed() > PATIENCE {
-                return Err("the daemon does nothing".into());
-            }
-            std::hint::spin_loop();
-        }
-        Ok(u64::try_from(start.elapsed().as_nanos())?)
     }
 }

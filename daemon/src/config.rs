@@ -3,7 +3,6 @@
 mod raw;
 
 use std::io;
-use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -48,10 +47,11 @@ pub struct Config {
     pub admins: Admins,
     /// What the daemon takes.
     pub limits: Limits,
-    /// Time for which the daemon looks for events again at once after one, while they come no less
-    /// often, 0 to a second. A thread that sleeps takes some 20 to 300 µs to wake in a virtual
-    /// machine, and one that looks takes a processor.
+    /// Time for which the daemon polls for events after one, 0 to a second. A thread that sleeps
+    /// takes some 20 to 300 µs to wake in a virtual machine, and one that polls takes a processor.
     pub spin: Span,
+    /// Part of a processor for polling, over each second, in percent, 0 to 100.
+    pub spin_percent: u8,
     /// Time for which a gang claims GPUs while it waits for others, 0 to a second.
     pub gang_claim: Span,
     /// Where scrapes for metrics are answered, if they are.
@@ -193,7 +193,9 @@ impl Default for Config {
             policy: PolicyChoice::default(),
             admins: Admins::default(),
             limits: Limits::default(),
-            spin: default_spin(),
+            // Two wake-ups of a thread that sleeps.
+            spin: Span::from_us(200),
+            spin_percent: 5,
             gang_claim: TURN,
             metrics: None,
             asks_drivers: true,
@@ -205,12 +207,6 @@ impl Default for Config {
 
 fn line_breaks(bytes: &[u8]) -> usize {
     bytes.iter().filter(|byte| **byte == b'\n').count()
-}
-
-/// 20 ms, and 200 µs with fewer than 8 processors.
-fn default_spin() -> Span {
-    let processors = std::thread::available_parallelism().map_or(1, NonZero::get);
-    if processors < 8 { Span::from_us(200) } else { Span::from_ms(20) }
 }
 
 /// Why a configuration file is not taken.
@@ -313,8 +309,8 @@ impl Config {
 
     /// Settings of the scheduler's thread.
     pub(crate) const fn tuning(&self) -> Tuning {
-        let Self { spin, gang_claim, ref policy, .. } = *self;
-        Tuning { spin, fill_pauses: policy.fill_pauses, gang_claim }
+        let Self { spin, spin_percent, gang_claim, ref policy, .. } = *self;
+        Tuning { spin, spin_percent, fill_pauses: policy.fill_pauses, gang_claim }
     }
 
     /// Whether a process of this tenant is an administrator: not one that goes by its cgroup or by

@@ -263,6 +263,13 @@ impl Control {
                 let page = fds.into_iter().next().ok_or("the page is missing")?;
                 self.attach(id, Gpu { name: device, is_concurrent: side_by_side }, page)
             }
+            Request::PageBelow { device, at } => {
+                let at = at as usize;
+                let below = self.ask(|answer| Op::PageBelow { client: id, device, at, answer })?;
+                Ok(below.map_or((Answer::Done, None), |(generation, page)| {
+                    (Answer::PageBelow { generation }, Some(page))
+                }))
+            }
             Request::Hints { priority, share } => {
                 let priority = checked_priority(priority)?;
                 check_share(share)?;

@@ -248,6 +248,7 @@ fn metrics_have_the_name_of_a_grant() {
     let (name, to, priority) = ("job 24".to_owned(), Grantee::Pid(pid), 7);
     let grant = Grant { name, to, priority, priority_max: 7, share: None, gang: None };
     node.wire().ask(&Request::Grant(grant), None).expect("granted");
+    node.until("the grant counts", |status| status.clients[0].tenant == "job 24");
     process.unit.note_retired(2, 1_000);
     let scraped = node.scrape();
     let retired = "xsched_tenant_retired_commands_total";

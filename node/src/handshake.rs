@@ -56,6 +56,17 @@ impl<'a, P: PageWord + 'a, G: Iterator<Item = &'a P> + Clone> HoldHandshake<'_, 
         self.clear(bits);
     }
 
+    /// The scheduler ends what another process holds directly, also if that was closing gates when
+    /// it was done before. False if nothing was held so.
+    pub(crate) fn end_direct(&self, bit: u32) -> bool {
+        let is_set = |word: &P| word.get() & bit != 0;
+        let is_held = is_set(self.held) || self.gates.clone().any(is_set);
+        if is_held {
+            self.release(bit);
+        }
+        is_held
+    }
+
     /// A call of the process opens the gates.
     pub(crate) fn begin_call(&self) {
         self.open_calls.set(1);

@@ -46,7 +46,10 @@ pub struct PageHeader {
     pub daemon_wants_wakeups: AtomicU32,
     /// Holds of all gates of the page that have ended.
     pub holds_ended: AtomicU32,
-    _scheduler: [AtomicU32; 9],
+    /// The generation of the pages that the process holds directly when its work begins; 0 if it
+    /// holds none.
+    pub pages_below: AtomicU32,
+    _scheduler: [AtomicU32; 8],
     /// Queues of the process that have work on the GPU.
     pub loaded_queues: AtomicU32,
     /// Not 0 if a thread of the process sleeps on the page's first gate.
@@ -63,7 +66,9 @@ pub struct PageHeader {
     bypassed: AtomicU64,
     /// Streams of the process with queues of levels 1, 2 and 3, on whatever GPU.
     pub queues_at_level: [AtomicU32; 3],
-    _process: [AtomicU32; 3],
+    /// Direct holds of other pages by this process.
+    pub direct_holds: AtomicU32,
+    _process: [AtomicU32; 2],
 }
 
 /// A gate, in a cache line of its own.
@@ -85,11 +90,13 @@ const _: () = {
     assert!(offset_of!(PageHeader, time_sliced) == 16);
     assert!(offset_of!(PageHeader, daemon_wants_wakeups) == 20);
     assert!(offset_of!(PageHeader, holds_ended) == 24);
+    assert!(offset_of!(PageHeader, pages_below) == 28);
     assert!(offset_of!(PageHeader, loaded_queues) == 64 && offset_of!(PageHeader, follower) == 68);
     assert!(offset_of!(PageHeader, open_calls) == 72 && offset_of!(PageHeader, waited_us) == 76);
     assert!(offset_of!(PageHeader, used_ns) == 80 && offset_of!(PageHeader, retired) == 88);
     assert!(offset_of!(PageHeader, bypassed) == 96);
     assert!(offset_of!(PageHeader, queues_at_level) == 104);
+    assert!(offset_of!(PageHeader, direct_holds) == 116);
     assert!(offset_of!(PageLayout, gates) == 128);
     assert!(offset_of!(PageGate, word) == 0 && offset_of!(PageGate, heartbeat) == 4);
 };
@@ -166,6 +173,7 @@ impl PageHeader {
     /// Says that a scheduler has left: its holds have ended, and the next one says the rest anew.
     pub(crate) fn forget_scheduler(&self) {
         self.end_wakeups();
+        self.pages_below.put(0);
         self.set_rank(NodeRank::Alone);
         self.set_time_sliced(false);
     }

@@ -31,7 +31,7 @@ mod words;
 
 pub use grant::{Grant, Grantee};
 pub use layout::{GATES_PER_PAGE, NodeRank, PAGE_VERSION, PageGate, PageHeader};
-pub use link::{Link, Unit, socket_path};
+pub use link::{Link, PAGES_BELOW_MAX, Unit, socket_path};
 pub use load::Load;
 pub use page::{Holder, PageError, PageSource, SharedPage};
 pub use socket::SocketPath;

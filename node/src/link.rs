@@ -13,7 +13,7 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 
 use crate::descriptors::apart;
 use crate::follow;
-use crate::load::Load;
+use crate::load::{Load, PagesBelow};
 use crate::page::{Holder, PageSource, SharedPage};
 use crate::socket::SocketPath;
 use crate::wire::{Answer, NodeError, Request, VERSION, Wire};
@@ -24,6 +24,10 @@ const PATIENCE: Duration = Duration::from_secs(2);
 const AGAIN: Duration = Duration::from_millis(100);
 /// Pause where the daemon has refused this process, so that many such do not keep it busy.
 const REFUSED_AGAIN: Duration = Duration::from_secs(2);
+
+/// Pages of other processes that a process holds directly on a GPU, at most: closing the gates of
+/// one takes about a microsecond.
+pub const PAGES_BELOW_MAX: usize = 32;
 
 /// Where the daemon listens: what `XSCHED_SOCKET` says, or else `xsched/socket` below
 /// `$XDG_RUNTIME_DIR` if that is there, or else `/run/xsched/socket`.
@@ -267,12 +271,19 @@ impl Link {
         units.iter().for_each(|unit| unit.note_counts(past, levels));
     }
 
+    /// Asks the daemon for the pages that this process may hold directly, where they have changed.
+    fn update_pages_below(&self, wire: &Wire) {
+        let units: Vec<_> = self.state().units.iter().filter_map(Weak::upgrade).collect();
+        units.iter().for_each(|unit| unit.update_pages_below(wire));
+    }
+
     /// Ends the holds of a daemon that has left.
     fn let_go(&self) {
         let mut state = self.state();
         state.wire = None;
         for (_, page) in &state.pages {
             page.release_all(Holder::DAEMON);
+            page.end_direct_hold();
             page.header().forget_scheduler();
             page.wake_follower();
         }
@@ -397,6 +408,7 @@ fn watch(link: &Weak<Link>) {
             continue;
         };
         here.tell_counts();
+        here.update_pages_below(&wire);
         drop(here);
         // The daemon says nothing unless it is asked: only an end has the socket be ready.
         let mut fds = [PollFd::from_borrowed_fd(wire.as_fd(), PollFlags::RDHUP)];
@@ -472,6 +484,27 @@ impl Unit {
             past.into_iter().for_each(|launches| header.set_bypassed(launches));
             levels.into_iter().for_each(|levels| header.set_levels(levels));
         }
+    }
+
+    fn update_pages_below(&self, wire: &Wire) {
+        let Some(load) = self.load().clone() else { return };
+        let Some(wanted) = load.wanted_below() else { return };
+        let mut below = PagesBelow { generation: wanted, pages: Vec::new() };
+        while wanted != 0 && below.pages.len() < PAGES_BELOW_MAX {
+            let at = below.pages.len() as u32;
+            let request = Request::PageBelow { device: self.gpu.name.clone(), at };
+            match wire.ask(&request, None) {
+                Ok((Answer::PageBelow { generation }, Some(file))) if generation == wanted => {
+                    // A page that is none is of no use, and the daemon has checked it.
+                    let Ok(page) = SharedPage::from_file(file.into()) else { return };
+                    below.pages.push(page);
+                }
+                Ok((Answer::Done, _)) => break,
+                // They change meanwhile: the next second tries again.
+                _ => return,
+            }
+        }
+        load.set_below(below);
     }
 
     fn replace_doorbell(&self, doorbell: &Arc<OwnedFd>) {

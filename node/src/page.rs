@@ -225,6 +225,27 @@ impl SharedPage {
         self.header().held.load(Ordering::SeqCst) & holder.bit() != 0
     }
 
+    /// For a process with a higher priority: closes all gates of a [`PageSource`]'s page until the
+    /// node's scheduler has decided, which ends it with [`SharedPage::end_direct_hold`]. Does
+    /// nothing where that scheduler holds the page. False then.
+    #[must_use]
+    pub fn hold_directly(&self) -> bool {
+        let is_free = self.header().held.load(Ordering::SeqCst) & Holder::DAEMON.bit() == 0;
+        if is_free {
+            self.close_all(Holder::DIRECT);
+        }
+        is_free
+    }
+
+    /// For the node's scheduler, once it has decided: ends [`SharedPage::hold_directly`].
+    pub fn end_direct_hold(&self) {
+        let header = self.header();
+        let was_alone = header.held.load(Ordering::Relaxed) == Holder::DIRECT.bit();
+        if header.handshake(self.gates()).end_direct(Holder::DIRECT.bit()) && was_alone {
+            header.holds_ended.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
     /// Closes a gate for a holder: what was launched and has not started waits. The bits of other
     /// holders stay.
     pub fn close(&self, gate: usize, holder: Holder) {
@@ -300,13 +321,17 @@ impl Drop for SharedPage {
     }
 }
 
-/// The number of a process that closes gates of another process: 1 to 31.
+/// The number of who closes gates of another process: 1 to 31. [`Holder::DAEMON`] and
+/// [`Holder::DIRECT`] have the first two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Holder(u8);
 
 impl Holder {
     /// The node's scheduler, which has the number 1.
     pub const DAEMON: Self = Self(1);
+    /// Processes of the same user that hold lower priorities until the node's scheduler has
+    /// decided: the number 2, for all of them.
+    pub const DIRECT: Self = Self(2);
 
     /// The holder with this number. `None` unless it is 1 to 31.
     #[must_use]
@@ -386,6 +411,24 @@ mod tests {
         page.release_all(Holder::DAEMON);
         page.release_all(Holder::DAEMON);
         assert_eq!(ended(), 1);
+    }
+
+    #[test]
+    fn a_direct_hold_counts_where_no_other_follows() {
+        let page = SharedPage::create().unwrap();
+        let ended = || page.header().holds_ended.load(Ordering::Relaxed);
+        page.end_direct_hold();
+        assert_eq!(ended(), 0);
+        assert!(page.hold_directly() && page.is_held_by(7, Holder::DIRECT));
+        page.end_direct_hold();
+        assert!(ended() == 1 && !page.is_closed(7));
+        assert!(page.hold_directly());
+        page.close_all(Holder::DAEMON);
+        page.end_direct_hold();
+        assert!(ended() == 1 && page.is_closed(7), "the scheduler has decided so");
+        assert!(!page.hold_directly() && !page.is_held_by(7, Holder::DIRECT));
+        page.release_all(Holder::DAEMON);
+        assert_eq!((ended(), words(&page)), (2, vec![0; GATES_PER_PAGE]));
     }
 
     #[test]

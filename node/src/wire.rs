@@ -57,6 +57,14 @@ pub enum Request {
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         side_by_side: bool,
     },
+    /// One of the pages that the asker may [hold](crate::SharedPage::hold_directly) directly, as
+    /// its page of the GPU says that there are some.
+    PageBelow {
+        /// The GPU.
+        device: String,
+        /// Which of them, from 0 on.
+        at: u32,
+    },
     /// Changes what the asker said of itself.
     Hints {
         /// Its priority, −256 to 255.
@@ -148,7 +156,12 @@ pub enum Answer {
     /// The record begins. The socket that it can be read from, up to its end, comes with the
     /// message.
     Recording,
-    /// Done.
+    /// A page that the process may hold directly. Its file descriptor comes with the message.
+    PageBelow {
+        /// The generation of these pages.
+        generation: u32,
+    },
+    /// Done; to [`Request::PageBelow`], there are no more.
     Done,
     /// Not done.
     Refused {
@@ -300,6 +313,9 @@ pub struct ClientStatus {
     pub is_understated: bool,
     /// It has a lower class for that, as its tenant's configuration says.
     pub is_lowered: bool,
+    /// How often it held others directly, until the daemon had decided, as it says; from 0 again
+    /// after the highest number.
+    pub direct_holds: u32,
     /// How many of its queues have work, as it says.
     pub queues: u32,
     /// For how long it has waited for the GPU since it began, in microseconds, as it says, where a

@@ -102,6 +102,7 @@ impl<'de> Visitor<'de> for PolicyVisitor {
 #[serde(default, deny_unknown_fields)]
 struct RawScheduler {
     spin_us: Option<Spanned<u32>>,
+    spin_percent: Option<Spanned<u32>>,
     gang_claim_us: Option<Spanned<u32>>,
 }
 
@@ -173,10 +174,13 @@ pub(super) fn parse(text: &str) -> Result<Config, Wrong> {
         }
     })?;
     let defaults = Config::default();
+    let percent = |percent| within(percent, 0, 100, |percent| percent as u8);
+    let spin_percent = ranged(file.scheduler.spin_percent.as_ref(), "spin_percent", percent)?;
     Ok(Config {
         socket: socket(&file.socket)?,
         policy: file.policy.as_ref().map_or_else(|| Ok(PolicyChoice::default()), policy_key)?,
         spin: span_us(file.scheduler.spin_us.as_ref(), "spin_us")?.unwrap_or(defaults.spin),
+        spin_percent: spin_percent.unwrap_or(defaults.spin_percent),
         gang_claim: span_us(file.scheduler.gang_claim_us.as_ref(), "gang_claim_us")?
             .unwrap_or(defaults.gang_claim),
         admins: admins(&file.admins)?,

@@ -12,8 +12,8 @@ use rustix::net::{
     sendmsg, socketpair,
 };
 use xsched_node::{
-    Answer, ClientStatus, GATES_PER_PAGE, Grant, Grantee, NodeError, Place, Request, SharedPage,
-    VERSION, Wire,
+    Answer, ClientStatus, GATES_PER_PAGE, Grant, Grantee, Holder, NodeError, Place, Request,
+    SharedPage, VERSION, Wire,
 };
 use xsched_policies::Any;
 
@@ -211,6 +211,14 @@ impl Rig {
                         "a user sees another: {status:?}"
                     );
                 }
+                Ok((Answer::PageBelow { .. }, files)) => {
+                    for file in files {
+                        let given = SharedPage::from_file(file.into()).expect("a page");
+                        given.close(0, Holder::DIRECT);
+                        assert!(!self.page.is_closed(0), "a user may hold another");
+                        given.release(0, Holder::DIRECT);
+                    }
+                }
                 Ok((Answer::Refused { why }, _)) => assert!(!why.is_empty(), "no reason"),
                 Ok(_) => {}
                 Err(NodeError::Socket(error)) if error.kind() == std::io::ErrorKind::WouldBlock => {
@@ -266,6 +274,10 @@ fn request(choice: u8, bytes: &mut Bytes<'_>) -> Request {
         4 => {
             let active = Some(bytes.byte().is_multiple_of(2));
             Request::Set { pid, priority: Some(priority), share, active }
+        }
+        5 if bytes.byte().is_multiple_of(4) => {
+            let device = GPUS[bytes.below(GPUS.len())].to_owned();
+            Request::PageBelow { device, at: bytes.byte().into() }
         }
         5 => {
             let device = GPUS[bytes.below(GPUS.len())].to_owned();

@@ -1,7 +1,7 @@
 //! A process on a GPU: its pages, and what the daemon knows of it.
 
 use std::cell::Cell;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use xsched_core::hint::Priority;
 use xsched_core::id::{DeviceId, QueueId};
@@ -47,6 +47,15 @@ pub(crate) struct Standing {
     pub(crate) rank: NodeRank,
     /// All others have higher priorities.
     pub(crate) is_lowest: bool,
+    /// The generation of the pages that it holds directly; 0 if it may hold none.
+    pub(crate) pages_below: u32,
+}
+
+/// A page of a process on a GPU: the key of the process, and which of its pages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct PageOf {
+    pub(crate) key: u32,
+    pub(crate) page: usize,
 }
 
 /// A process on a GPU.
@@ -90,6 +99,9 @@ pub(crate) struct GpuClient {
     pub(super) host_due: Option<Instant>,
     /// The scheduler wants a report.
     pub(super) is_report_due: bool,
+    /// Pages that its process was given to hold directly, and its direct holds that have ended.
+    pub(super) below: Vec<PageOf>,
+    direct_holds_ended: u32,
 }
 
 impl GpuClient {
@@ -101,7 +113,7 @@ impl GpuClient {
             pages: Vec::new(),
             entity: SchedEntity::new(page.header().used_ns.load(Relaxed), now),
             priority: Priority::default(),
-            standing: Standing { rank: NodeRank::Alone, is_lowest: false },
+            standing: Standing { rank: NodeRank::Alone, is_lowest: false, pages_below: 0 },
             is_time_sliced: false,
             wake_mode: WakeMode::Sleep,
             is_listed: false,
@@ -120,6 +132,8 @@ impl GpuClient {
             due: None,
             host_due: None,
             is_report_due: false,
+            below: Vec::new(),
+            direct_holds_ended: page.header().direct_holds.load(Relaxed),
         };
         gpu_client.add(page);
         gpu_client
@@ -133,6 +147,8 @@ impl GpuClient {
             // A daemon before this one may have closed them.
             page.release_all(Holder::DAEMON);
         }
+        page.end_direct_hold();
+        page.header().pages_below.store(self.standing.pages_below, Release);
         page.header().set_time_sliced(self.is_time_sliced);
         page.header().set_rank(self.standing.rank);
         self.pages.push(page);
@@ -198,6 +214,8 @@ impl GpuClient {
     /// and one that comes first can do without.
     pub(crate) fn set_standing(&mut self, standing: Standing) {
         self.standing.is_lowest = standing.is_lowest;
+        let is_free = !self.is_alone() && self.gang().is_none();
+        self.tell_pages_below(if is_free { standing.pages_below } else { 0 });
         if !self.is_alone() {
             let may_be_held = self.may_be_held_alone() || self.gang().is_some();
             let is_spared = standing.rank == NodeRank::Highest;
@@ -213,6 +231,38 @@ impl GpuClient {
         if std::mem::replace(&mut self.standing.rank, rank) != rank {
             self.pages.iter().for_each(|page| page.header().set_rank(rank));
         }
+    }
+
+    fn tell_pages_below(&mut self, generation: u32) {
+        if std::mem::replace(&mut self.standing.pages_below, generation) != generation {
+            self.pages.iter().for_each(|page| page.header().pages_below.store(generation, Release));
+        }
+    }
+
+    /// The generation of the pages that it holds directly; 0 if it may hold none.
+    pub(crate) const fn pages_below(&self) -> u32 {
+        self.standing.pages_below
+    }
+
+    /// A page of it.
+    pub(crate) fn page(&self, at: usize) -> Option<&SharedPage> {
+        self.pages.get(at)
+    }
+
+    /// Direct holds that its process has begun, as it says.
+    pub(crate) fn direct_holds(&self) -> u32 {
+        self.header().map_or(0, |header| header.direct_holds.load(Acquire))
+    }
+
+    /// Whether its process has held others directly since this was asked last.
+    pub(crate) fn take_direct_hold(&mut self) -> bool {
+        let holds = self.direct_holds();
+        std::mem::replace(&mut self.direct_holds_ended, holds) != holds
+    }
+
+    /// Ends the direct holds of it by others.
+    pub(crate) fn end_direct_hold(&self) {
+        self.pages.iter().for_each(SharedPage::end_direct_hold);
     }
 
     /// Header, where the process says how it is.
@@ -525,6 +575,7 @@ impl GpuClient {
     /// Opens its gates for the last time.
     pub(crate) fn let_go(&self) {
         self.pages.iter().for_each(|page| page.release_all(Holder::DAEMON));
+        self.end_direct_hold();
         self.wake_follower();
     }
 

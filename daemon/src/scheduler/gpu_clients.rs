@@ -14,7 +14,7 @@ use xsched_core::time::{Duration, Instant};
 use xsched_node::entity::{HoldCause, POLL_INTERVAL};
 
 use super::device::DEVICES_MAX;
-use super::gpu_client::GpuClient;
+use super::gpu_client::{GpuClient, PageOf};
 use super::on_gpu::{OnGpu, Sweep, set_due};
 
 /// Processes that are visited in a pass although nothing has happened to them: one for each GPU
@@ -493,9 +493,28 @@ impl GpuClients {
         }
     }
 
-    /// Begins to end the windows over which shares are taken.
+    /// Begins to end the windows over which shares are taken, and to tell processes what they may
+    /// hold directly where that has changed.
     pub(crate) fn begin_sample(&mut self) {
         self.samples.begin(self.keys.len());
+        self.gpus.iter_mut().for_each(OnGpu::begin_generation);
+    }
+
+    /// Whether a process has held others directly since this was asked last.
+    pub(crate) fn take_direct_hold(&mut self, key: u32) -> bool {
+        self.all.get_mut(&key).is_some_and(GpuClient::take_direct_hold)
+    }
+
+    /// Notes which pages a process was given to hold directly.
+    pub(crate) fn set_below(&mut self, key: u32, below: Vec<PageOf>) {
+        if let Some(client) = self.all.get_mut(&key) {
+            client.below = below;
+        }
+    }
+
+    /// What processes may hold directly on a GPU has changed.
+    pub(crate) fn note_change(&mut self, device: DeviceId) {
+        self.gpus.get_mut(device.index()).into_iter().for_each(OnGpu::note_change);
     }
 
     /// Ends the windows of some processes over which their shares are taken.

@@ -78,7 +78,11 @@ pub(super) struct OnGpu {
     pub(super) sole: Option<u32>,
     /// The only one that runs, as far as processes were told.
     pub(super) lone: Option<u32>,
-    by_priority: BTreeMap<Priority, BTreeSet<u32>>,
+    pub(super) by_priority: BTreeMap<Priority, BTreeSet<u32>>,
+    /// The generation of its processes, their pages and priorities, and whether these have changed
+    /// since.
+    generation: u32,
+    is_changed: bool,
     /// Priorities whose processes may have other ranks.
     ranks: BTreeMap<Priority, Sweep>,
     /// Up to when the sums are counted.
@@ -133,6 +137,7 @@ impl OnGpu {
         from: Option<Priority>,
         to: Option<Priority>,
     ) -> Vec<u32> {
+        self.note_change();
         let before = self.ends();
         if let Some(from) = from
             && let Some(keys) = self.by_priority.get_mut(&from)
@@ -167,6 +172,19 @@ impl OnGpu {
     fn rank_all(&mut self, priority: Priority) {
         if let Some(keys) = self.by_priority.get(&priority) {
             self.ranks.entry(priority).or_default().begin(keys.len());
+        }
+    }
+
+    /// What processes may hold directly has changed. They are told with the next generation.
+    pub(super) const fn note_change(&mut self) {
+        self.is_changed = true;
+    }
+
+    /// Begins a new generation if something has changed, of which all processes are told.
+    pub(super) fn begin_generation(&mut self) {
+        if std::mem::take(&mut self.is_changed) {
+            self.generation = self.generation.wrapping_add(1).max(1);
+            self.rank_each();
         }
     }
 
@@ -209,7 +227,9 @@ impl OnGpu {
             _ => NodeRank::Contended,
         };
         let is_lowest = lowest.is_some_and(|(lowest, only)| lowest == priority && only.is_some());
-        Standing { rank, is_lowest }
+        let has_lower = lowest.is_some_and(|(lowest, _)| lowest < priority);
+        let pages_below = if spares_the_highest && has_lower { self.generation } else { 0 };
+        Standing { rank, is_lowest, pages_below }
     }
 }
 

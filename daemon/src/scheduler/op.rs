@@ -1,5 +1,6 @@
 //! What the thread of the connections asks of the scheduler's.
 
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 
@@ -23,6 +24,9 @@ pub(crate) enum Op {
     Join(u64, Client),
     /// It has handed a page over. Why it is not taken is answered.
     Page { client: u64, gpu: Gpu, page: SharedPage, answer: Sender<Result<(), String>> },
+    /// The page at this place of those that a connection may hold directly on a GPU, with their
+    /// generation, if there are as many.
+    PageBelow { client: u64, device: String, at: usize, answer: Sender<Option<(u32, OwnedFd)>> },
     /// It has left.
     Leave(u64),
     /// Another policy, and hints for it.
@@ -88,8 +92,10 @@ pub(crate) struct Gpu {
 /// Settings of the scheduler's thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Tuning {
-    /// Time for which the thread looks for events again at once after one, at most.
+    /// Time for which the thread polls for events after one, at most.
     pub(crate) spin: Span,
+    /// Part of a processor for that, in percent.
+    pub(crate) spin_percent: u8,
     /// How lower priorities are tried beside processes that are bound by their hosts; `None` if
     /// they never run there.
     pub(crate) fill_pauses: Option<Trial>,

@@ -176,8 +176,8 @@ mod tests {
             assert!(values(line("timeslice_us")).iter().any(|value| value.to_string() == us));
         }
         let spin_us = default.spin.as_ns() / 1_000;
-        let spins: Vec<_> = text.lines().skip_while(|of| !of.contains("spin_us")).take(2).collect();
-        assert!(values(&spins.concat()).contains(&spin_us), "the default of spin_us is {spin_us}");
+        ends("spin_us", format!("; {spin_us}"));
+        ends("spin_percent", format!("; {}", default.spin_percent));
         let limits = default.limits;
         assert!(line("clients").contains(&format!("= {} ", limits.clients)));
         assert!(line("clients_of_user").contains(&format!("= {} ", limits.clients_of_user)));

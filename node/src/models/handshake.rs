@@ -9,6 +9,7 @@ use crate::handshake::HoldHandshake;
 use crate::words::PageWord;
 
 const BIT: u32 = 2;
+const DIRECT: u32 = 4;
 
 /// The numbers of a page.
 struct Page {
@@ -78,6 +79,33 @@ fn a_call_that_goes_on() {
     call_beside("handshake::a_call_that_goes_on", false, 0, |page| {
         page.handshake().release(BIT);
         page.handshake().close(BIT);
+    });
+}
+
+/// A process holds this one directly while the scheduler, which holds it by now, ends direct holds
+/// of before. The process rings after that, so there is another pass.
+#[test]
+fn a_direct_hold_beside_the_end_of_one_before() {
+    explore("handshake::a_direct_hold_beside_the_end_of_one_before", 3, || {
+        let page = Page::new();
+        let process = {
+            let page = Arc::clone(&page);
+            start(move || page.handshake().close(DIRECT))
+        };
+        page.handshake().close(BIT);
+        page.handshake().end_direct(DIRECT);
+        join(process);
+        page.handshake().end_direct(DIRECT);
+        assert_eq!((page.held.get(), page.gate.get()), (BIT, BIT), "a direct hold has no end");
+    });
+}
+
+/// A direct hold ends while a call is made.
+#[test]
+fn a_call_at_the_end_of_a_direct_hold() {
+    call_beside("handshake::a_call_at_the_end_of_a_direct_hold", true, BIT, |page| {
+        page.handshake().close(DIRECT);
+        page.handshake().end_direct(DIRECT);
     });
 }
 

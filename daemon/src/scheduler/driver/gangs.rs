@@ -79,6 +79,9 @@ impl Driver {
             self.refresh(key, now);
         }
         self.defer_gate_update(key, now);
+        if let Some(device) = self.gpu_clients.get(key).map(|client| client.device) {
+            self.gpu_clients.note_change(device);
+        }
         if before == Some(GangState::Yielding) {
             self.report(key, now);
         }

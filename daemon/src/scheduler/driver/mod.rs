@@ -1,5 +1,6 @@
 //! The scheduler's thread.
 
+mod direct;
 mod figures;
 mod gangs;
 mod record;
@@ -139,7 +140,7 @@ impl Driver {
             has_ops: false,
             has_orders: false,
             looked: Instant::ZERO,
-            spin: Spin::new(tuning.spin),
+            spin: Spin::new(tuning.spin, tuning.spin_percent),
             tuning,
             deferred_gates: VecDeque::new(),
             policy: name,
@@ -163,7 +164,7 @@ impl Driver {
     /// Has these settings from now on.
     fn tune(&mut self, tuning: Tuning) {
         self.tuning = tuning;
-        self.spin = Spin::new(tuning.spin);
+        self.spin = Spin::new(tuning.spin, tuning.spin_percent);
         self.gangs.claim_for = tuning.gang_claim;
         self.gpu_clients.set_waits_matter(tuning.fill_pauses.is_some());
         let trial = tuning.fill_pauses.unwrap_or_default();
@@ -197,6 +198,7 @@ impl Driver {
             self.refresh_rung(&rung, now);
             self.visit_due(now);
             self.decide(now);
+            self.end_direct_holds(&rung);
             self.renew(now);
             self.sample(now);
             self.wait(&mut rung);
@@ -261,6 +263,9 @@ impl Driver {
             }
             Op::Page { client, gpu, page, answer } => {
                 let _ = answer.send(self.add_page(client, &gpu, page, now));
+            }
+            Op::PageBelow { client, device, at, answer } => {
+                let _ = answer.send(self.page_below(client, &device, at));
             }
             Op::Leave(id) => self.leave(id, now),
             Op::Policy(policy, hints) => {
@@ -327,6 +332,7 @@ impl Driver {
                 let has_room = gpu_client.pages() < pages_max;
                 has_room.then(|| gpu_client.add(page))
             });
+            self.gpu_clients.note_change(device);
             let full = || format!("a process has at most {pages_max} pages for a GPU");
             return added.flatten().ok_or_else(full);
         }
@@ -365,6 +371,7 @@ impl Driver {
         for key in client.gpu_clients {
             self.forget_work(key, now);
             self.shares.remove(key);
+            self.end_direct_holds_of(key);
             let Some(gpu_client) = self.gpu_clients.remove(key, now) else { continue };
             gpu_client.let_go();
             self.ended.end(&client.rights.party.tenant.name, &gpu_client, now);
@@ -413,7 +420,7 @@ impl Driver {
     }
 
     /// Refreshes the processes that rang. After one has for which others may have to be held, the
-    /// thread does not sleep for a while.
+    /// thread polls for a while.
     fn refresh_rung(&mut self, rung: &[u64], now: Instant) {
         for id in rung {
             let Some(client) = self.clients.get(id) else { continue };
@@ -541,17 +548,18 @@ impl Driver {
     }
 
     /// Waits until there is something to do, and says which processes rang.
-    fn wait(&self, rung: &mut Vec<u64>) {
+    fn wait(&mut self, rung: &mut Vec<u64>) {
         rung.clear();
-        let now = self.now();
-        let left = if self.deferred_gates.is_empty() { self.left(now) } else { Duration::ZERO };
-        let due = now + Span::from_ns(left.as_nanos() as u64);
-        let mut now = now;
+        let begun = self.now();
+        let left = if self.deferred_gates.is_empty() { self.left(begun) } else { Duration::ZERO };
+        let due = begun + Span::from_ns(left.as_nanos() as u64);
+        let mut now = begun;
         while !self.take_events(rung) && now < due.min(self.spin.until()) {
             // The one that is to ring may wait for this processor.
             std::thread::yield_now();
             now = self.now();
         }
+        self.spin.spend(now.since(begun));
         let left_ns = due.since(now).as_ns();
         if !rung.is_empty() || left_ns == 0 {
             return;

@@ -113,6 +113,7 @@ impl Driver {
             past: gpu_client.past(),
             levels: gpu_client.levels(),
             leases_lost: gpu_client.account.leases_lost(),
+            direct_holds: gpu_client.direct_holds(),
             queues: gpu_client.queues(),
             host_waited_us: gpu_client.host_waited_us(),
             host_bound: gpu_client.is_host_bound(),

@@ -10,6 +10,7 @@ use super::Driver;
 
 const TUNING: Tuning = Tuning {
     spin: Duration::from_us(200),
+    spin_percent: 5,
     fill_pauses: Some(Trial { window: Duration::from_ms(100), least_percent: 75 }),
     gang_claim: Duration::from_ms(10),
 };
@@ -40,6 +41,7 @@ impl TestDriver {
         while self.driver.has_orders || self.driver.gpu_clients.is_telling_ranks() {
             self.driver.decide(self.now);
         }
+        self.driver.end_direct_holds(rung);
         while self.driver.flush_deferred_gates(self.now) {}
         self.driver.renew(self.now);
         self.driver.sample(self.now);
