@@ -49,7 +49,10 @@ impl Driver {
         };
         let Some(gpu) = self.gpu_clients.on(holder.device) else { return Vec::new() };
         let below = gpu.by_priority.range(..holder.priority()).rev().flat_map(|(_, keys)| keys);
-        let below = below.take(LOOKED_AT_MAX).filter_map(|key| self.gpu_clients.get(*key));
+        // Where there are more than it may hold, those with work matter.
+        let ready = gpu.ready.iter().take(LOOKED_AT_MAX);
+        let below = ready.chain(below.filter(|key| !gpu.ready.contains(key)).take(LOOKED_AT_MAX));
+        let below = below.filter_map(|key| self.gpu_clients.get(*key));
         let below = below.filter(|held| self.may_hold(holder, held));
         let pages =
             below.flat_map(|held| (0..held.pages()).map(|page| PageOf { key: held.key(), page }));
@@ -198,6 +201,20 @@ mod tests {
             assert!(below(&mut test, 8, &pages[7]).is_empty(), "it is in a gang");
             assert!(below(&mut test, 3, &pages[2]).is_empty(), "none is below it");
         }
+    }
+
+    #[test]
+    fn of_more_than_it_may_hold_it_is_given_those_with_work() {
+        let mut test = driver("hpf");
+        let urgent = join(&mut test, &Of(1, 7, "t", 5, None));
+        let batch = join(&mut test, &Of(2, 7, "t", -5, None));
+        let idle = 3..3 + PAGES_BELOW_MAX as u64;
+        let _idle: Vec<_> = idle.map(|id| join(&mut test, &Of(id, 7, "t", 0, None))).collect();
+        set_work(&batch, true);
+        test.turn(0, &[2]);
+        pass(&mut test);
+        let given = below(&mut test, 1, &urgent);
+        assert_eq!((given.len(), which(&given, &[&batch])), (PAGES_BELOW_MAX, vec![0]));
     }
 
     #[test]
