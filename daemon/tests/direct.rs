@@ -59,6 +59,11 @@ fn work_that_begins_holds_those_below_before_the_daemon_wakes() {
     let last = xsched_node::GATES_PER_PAGE - 1;
     assert!(batch.page.is_held_by(last, Holder::DIRECT));
     assert!(!batch.page.is_held_by(last, Holder::DAEMON), "the daemon sleeps");
+    // It is not held again until that has decided.
+    batch.page.end_direct_hold();
+    urgent.unit.note(false);
+    urgent.unit.note(true);
+    assert!(!batch.page.is_closed(0), "a daemon that hangs holds it past the lease");
     signal(&daemon, Signal::CONT);
     wait("the daemon does not decide", || {
         batch.page.is_held_by(last, Holder::DAEMON) && !batch.page.is_held_by(0, Holder::DIRECT)
@@ -68,7 +73,7 @@ fn work_that_begins_holds_those_below_before_the_daemon_wakes() {
     // With the daemon's end, what it could not decide ends.
     signal(&daemon, Signal::STOP);
     urgent.unit.note(true);
-    assert!(batch.page.is_closed(0));
+    assert!(batch.page.is_held_by(0, Holder::DIRECT));
     signal(&daemon, Signal::KILL);
     wait("a direct hold outlives the daemon", || !batch.page.is_closed(0));
 }

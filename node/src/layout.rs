@@ -49,7 +49,9 @@ pub struct PageHeader {
     /// The generation of the pages that the process holds directly when its work begins; 0 if it
     /// holds none.
     pub pages_below: AtomicU32,
-    _scheduler: [AtomicU32; 8],
+    /// Those of [`PageHeader::direct_holds`] that the scheduler has ended.
+    pub direct_holds_ended: AtomicU32,
+    _scheduler: [AtomicU32; 7],
     /// Queues of the process that have work on the GPU.
     pub loaded_queues: AtomicU32,
     /// Not 0 if a thread of the process sleeps on the page's first gate.
@@ -91,6 +93,7 @@ const _: () = {
     assert!(offset_of!(PageHeader, daemon_wants_wakeups) == 20);
     assert!(offset_of!(PageHeader, holds_ended) == 24);
     assert!(offset_of!(PageHeader, pages_below) == 28);
+    assert!(offset_of!(PageHeader, direct_holds_ended) == 32);
     assert!(offset_of!(PageHeader, loaded_queues) == 64 && offset_of!(PageHeader, follower) == 68);
     assert!(offset_of!(PageHeader, open_calls) == 72 && offset_of!(PageHeader, waited_us) == 76);
     assert!(offset_of!(PageHeader, used_ns) == 80 && offset_of!(PageHeader, retired) == 88);

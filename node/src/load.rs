@@ -56,6 +56,11 @@ impl Load {
     fn hold_below(&self) {
         let header = self.page.header();
         let generation = header.pages_below.load(Ordering::Acquire);
+        let holds = header.direct_holds.load(Ordering::Relaxed);
+        // A scheduler that has not ended the last one hangs, and holds no one past the lease.
+        if header.direct_holds_ended.load(Ordering::Acquire) != holds {
+            return;
+        }
         // The thread that replaces them has the lock: the daemon alone holds them this time.
         let Some(below) = self.below.try_lock().ok().filter(|_| generation != 0) else { return };
         if below.generation == generation {

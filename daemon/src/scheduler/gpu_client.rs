@@ -136,6 +136,7 @@ impl GpuClient {
             direct_holds_ended: page.header().direct_holds.load(Relaxed),
         };
         gpu_client.add(page);
+        gpu_client.tell_direct_holds_ended(gpu_client.direct_holds_ended);
         gpu_client
     }
 
@@ -254,10 +255,16 @@ impl GpuClient {
         self.header().map_or(0, |header| header.direct_holds.load(Acquire))
     }
 
-    /// Whether its process has held others directly since this was asked last.
-    pub(crate) fn take_direct_hold(&mut self) -> bool {
-        let holds = self.direct_holds();
-        std::mem::replace(&mut self.direct_holds_ended, holds) != holds
+    /// Direct holds that its process has begun, if not all of them have ended.
+    pub(crate) fn new_direct_holds(&self) -> Option<u32> {
+        Some(self.direct_holds()).filter(|holds| *holds != self.direct_holds_ended)
+    }
+
+    /// Tells its process that these direct holds have ended.
+    pub(crate) fn tell_direct_holds_ended(&mut self, holds: u32) {
+        self.direct_holds_ended = holds;
+        let header = self.header();
+        header.into_iter().for_each(|header| header.direct_holds_ended.store(holds, Release));
     }
 
     /// Ends the direct holds of it by others.

@@ -500,9 +500,11 @@ impl GpuClients {
         self.gpus.iter_mut().for_each(OnGpu::begin_generation);
     }
 
-    /// Whether a process has held others directly since this was asked last.
-    pub(crate) fn take_direct_hold(&mut self, key: u32) -> bool {
-        self.all.get_mut(&key).is_some_and(GpuClient::take_direct_hold)
+    /// Tells a process that these direct holds by it have ended.
+    pub(crate) fn tell_direct_holds_ended(&mut self, key: u32, holds: u32) {
+        if let Some(client) = self.all.get_mut(&key) {
+            client.tell_direct_holds_ended(holds);
+        }
     }
 
     /// Notes which pages a process was given to hold directly.

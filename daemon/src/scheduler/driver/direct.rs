@@ -78,8 +78,10 @@ impl Driver {
         for id in rung {
             let keys = self.clients.get(id).map(|client| client.gpu_clients.clone());
             for key in keys.unwrap_or_default() {
-                if self.gpu_clients.take_direct_hold(key) {
+                let client = self.gpu_clients.get(key);
+                if let Some(holds) = client.and_then(GpuClient::new_direct_holds) {
                     self.end_direct_holds_of(key);
+                    self.gpu_clients.tell_direct_holds_ended(key, holds);
                 }
             }
         }
