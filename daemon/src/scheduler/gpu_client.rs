@@ -14,7 +14,7 @@ use xsched_node::entity::{
 use xsched_node::{Holder, LEASE, NodeRank, PageHeader, SharedPage};
 
 use super::account::Account;
-use super::on_gpu::RunSums;
+use super::on_gpu::{PageOf, RunSums, Standing};
 
 /// Renewals of a hold of which one looks at each gate, which takes sixty cache lines of a page:
 /// once in a lease, as holds are renewed four times in each.
@@ -39,23 +39,6 @@ enum WakeMode {
     /// The daemon looks once a second: the process alone has work on its GPU, where nothing is to
     /// be decided, and such a process costs no wake-ups.
     Sleep,
-}
-
-/// Place of a process among those on its GPU, by their priorities.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Standing {
-    pub(crate) rank: NodeRank,
-    /// All others have higher priorities.
-    pub(crate) is_lowest: bool,
-    /// The generation of the pages that it holds directly; 0 if it may hold none.
-    pub(crate) pages_below: u32,
-}
-
-/// A page of a process on a GPU: the key of the process, and which of its pages.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct PageOf {
-    pub(crate) key: u32,
-    pub(crate) page: usize,
 }
 
 /// A process on a GPU.

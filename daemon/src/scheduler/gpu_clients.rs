@@ -14,8 +14,8 @@ use xsched_core::time::{Duration, Instant};
 use xsched_node::entity::{HoldCause, POLL_INTERVAL};
 
 use super::device::DEVICES_MAX;
-use super::gpu_client::{GpuClient, PageOf};
-use super::on_gpu::{OnGpu, Sweep, set_due};
+use super::gpu_client::GpuClient;
+use super::on_gpu::{OnGpu, PageOf, Sweep, set_due};
 
 /// Processes that are visited in a pass although nothing has happened to them: one for each GPU
 /// that there can be, at least. A visit takes less than a microsecond.

@@ -6,8 +6,6 @@ use xsched_core::hint::Priority;
 use xsched_core::time::{Duration, Instant};
 use xsched_node::NodeRank;
 
-use super::gpu_client::Standing;
-
 /// Sums over the time of a GPU. A process takes its part from them when it is visited, instead of
 /// being visited whenever time passes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -29,6 +27,23 @@ impl RunSums {
             overrun: self.overrun - earlier.overrun,
         }
     }
+}
+
+/// Place of a process among those on its GPU, by their priorities.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Standing {
+    pub(crate) rank: NodeRank,
+    /// All others have higher priorities.
+    pub(crate) is_lowest: bool,
+    /// The generation of the pages that it holds directly; 0 if it may hold none.
+    pub(crate) pages_below: u32,
+}
+
+/// A page of a process on a GPU: the key of the process, and which of its pages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct PageOf {
+    pub(crate) key: u32,
+    pub(crate) page: usize,
 }
 
 /// Visits of all members of a set, a few at a time, each time from where the last ended.

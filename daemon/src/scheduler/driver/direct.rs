@@ -10,7 +10,8 @@ use std::os::fd::{AsFd, OwnedFd};
 use xsched_node::PAGES_BELOW_MAX;
 
 use super::super::client::Client;
-use super::super::gpu_client::{GpuClient, PageOf};
+use super::super::gpu_client::GpuClient;
+use super::super::on_gpu::PageOf;
 use super::Driver;
 
 /// Processes that are looked at for those that another may hold directly.
