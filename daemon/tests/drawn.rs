@@ -5,7 +5,7 @@ use std::fs::{self, File};
 use std::io::Write;
 use std::net::TcpStream;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{MetadataExt, symlink};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -23,8 +23,8 @@ use xsched_node::{
 
 mod node;
 use node::{
-    Honest, Killed, PATIENCE, attach, ends_soon, hello, join, lingering, processor_time, settings,
-    wait,
+    AT_ONCE, Honest, Killed, PATIENCE, attach, ends_soon, hello, join, lingering, processor_time,
+    settings, soonest, wait,
 };
 
 /// Sequences, unless the variable says otherwise.
@@ -53,6 +53,13 @@ fn broken_log(rng: &mut SplitMix64) -> Stdio {
         }
         _ => Stdio::null(),
     }
+}
+
+/// A daemon of this user at this socket, with the file that is below this folder.
+fn start(folder: &Path, socket: &Path, rng: &mut SplitMix64) -> Killed {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_xschedd"));
+    command.arg("--user").arg("--socket").arg(socket).stderr(broken_log(rng));
+    Killed(command.env("XDG_CONFIG_HOME", folder).spawn().expect("a daemon"))
 }
 
 /// The one of daemons that start at the same time which goes on.
@@ -109,7 +116,7 @@ struct Rig {
     crowd: Vec<(Wire, OwnedFd, SharedPage)>,
     /// The other ends of sockets whose close waits.
     ends: Vec<TcpStream>,
-    _folder: tempfile::TempDir,
+    folder: tempfile::TempDir,
 }
 
 impl Rig {
@@ -120,13 +127,8 @@ impl Rig {
         let file = folder.path().join("xsched/xschedd.toml");
         fs::create_dir(folder.path().join("xsched")).expect("a folder");
         fs::write(&file, limits(0)).expect("a file");
-        let mut start = || {
-            let mut command = Command::new(env!("CARGO_BIN_EXE_xschedd"));
-            command.arg("--user").arg("--socket").arg(&socket).stderr(broken_log(&mut rng));
-            command.env("XDG_CONFIG_HOME", folder.path());
-            Killed(command.spawn().expect("a daemon"))
-        };
-        let daemon = only_one_of([(); 3].map(|()| start()));
+        let started = [(); 3].map(|()| start(folder.path(), &socket, &mut rng));
+        let daemon = only_one_of(started);
         wait("it does not listen", || Wire::connect(&socket, PATIENCE).is_ok());
         let honest = Honest::new(&socket);
         let observed = [1, 0].map(|priority| Observed::new(&socket, priority));
@@ -140,7 +142,7 @@ impl Rig {
             crowd: Vec::new(),
             ends: Vec::new(),
             socket,
-            _folder: folder,
+            folder,
         }
     }
 
@@ -150,7 +152,9 @@ impl Rig {
     }
 
     fn act(&mut self) -> &'static str {
-        match self.rng.below(8) {
+        match self.rng.below(10) {
+            8 => self.listen_elsewhere(),
+            9 => self.crash(),
             0 => self.send_lingering(),
             1 | 2 => self.crowd_comes(),
             3 => self.crowd_goes(),
@@ -218,7 +222,8 @@ impl Rig {
     /// The file becomes what no limits can be read of, and is there again after a reload.
     fn lose_file(&mut self) -> &'static str {
         let file = &self.file;
-        let fault = self.rng.below(6);
+        let folder = file.parent().expect("a folder");
+        let fault = self.rng.below(9);
         fs::remove_file(file).expect("it is there");
         match fault {
             0 => {}
@@ -226,13 +231,73 @@ impl Rig {
             2 => fs::write(file, "[watch]\ndrivers = false\n").expect("written"),
             3 => mkfifoat(rustix::fs::CWD, file, Mode::RWXU).expect("a pipe"),
             4 => fs::create_dir(file).expect("a folder"),
-            _ => symlink(file, file).expect("a link"),
+            5 => symlink(file, file).expect("a link"),
+            // A regular file that opens, and of which no byte can be read.
+            6 => symlink("/proc/self/mem", file).expect("a link"),
+            7 => fs::write(file, b"[watch]\ndrivers = \"\xff\"\n").expect("written"),
+            _ => {
+                fs::remove_dir(folder).expect("it is empty");
+                fs::write(folder, "").expect("written");
+            }
         }
         let reloaded = self.ask(&Request::Reload);
         assert!(reloaded.is_err(), "limits are lost by fault {fault}");
         let _ = fs::remove_file(file).or_else(|_| fs::remove_dir(file));
+        if folder.is_file() {
+            fs::remove_file(folder).expect("it is there");
+            fs::create_dir(folder).expect("a folder");
+        }
         fs::write(file, limits(self.priority_max)).expect("written");
         "a file that cannot be read"
+    }
+
+    /// The file has scrapes be answered where something else is, which stays.
+    fn listen_elsewhere(&mut self) -> &'static str {
+        let place = self.folder.path().join("place");
+        let id = |path: &Path| {
+            let about = fs::symlink_metadata(path).expect("it is there");
+            (about.dev(), about.ino(), about.len())
+        };
+        let mut listener = None;
+        let path = match self.rng.below(4) {
+            0 => {
+                fs::write(&place, "precious").expect("written");
+                &place
+            }
+            1 => {
+                symlink(&self.file, &place).expect("a link");
+                &place
+            }
+            2 => {
+                listener = Some(UnixListener::bind(&place).expect("a socket"));
+                &place
+            }
+            _ => &self.socket,
+        };
+        let before = id(path);
+        let text = format!("[metrics]\nlisten = \"unix:{}\"\n", path.display());
+        fs::write(&self.file, limits(self.priority_max) + &text).expect("written");
+        assert!(self.ask(&Request::Reload).is_err(), "it listens where something is");
+        assert_eq!(id(path), before, "what was there is gone");
+        drop(listener);
+        let _ = fs::remove_file(&place);
+        fs::write(&self.file, limits(self.priority_max)).expect("written");
+        "scrapes where something else is"
+    }
+
+    /// The daemon ends without a word, as by a panic, and another one takes its place.
+    fn crash(&mut self) -> &'static str {
+        self.daemon.0.kill().expect("it is there");
+        self.daemon.0.wait().expect("a child");
+        self.crowd.clear();
+        let socket = &self.socket;
+        self.daemon = start(self.folder.path(), socket, &mut self.rng);
+        let is_known = || {
+            let status = Wire::connect(socket, PATIENCE).and_then(|wire| wire.status());
+            status.is_ok_and(|status| status.clients.len() == KNOWN)
+        };
+        wait("processes are not known again", is_known);
+        "a daemon that ends and another one"
     }
 
     fn change_limits(&mut self) -> &'static str {
@@ -273,11 +338,16 @@ impl Rig {
         assert_eq!(told, expected, "limits are not in force");
     }
 
-    /// A new process hears from it, however many there are for a status to name.
+    /// A new process hears from it, however many there are for a status to name. On a busy machine
+    /// not each time.
     fn welcomes_at_once(&self) {
-        let begin = Instant::now();
-        self.ask(&hello(VERSION)).expect("a welcome");
-        assert!(begin.elapsed() < Duration::from_millis(100), "{:?}", begin.elapsed());
+        let welcome = || {
+            let begin = Instant::now();
+            self.ask(&hello(VERSION)).expect("a welcome");
+            begin.elapsed()
+        };
+        let shortest = soonest(welcome);
+        assert!(shortest < AT_ONCE, "{shortest:?}");
     }
 
     /// With nothing happening it takes less than a tenth of a processor.

@@ -1,54 +1,107 @@
 //! Starts, stops and reloads of a daemon under faults of its surroundings, and descriptors whose
 //! close waits.
 
+use std::any::Any;
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{Read, Write};
-use std::os::fd::AsFd;
+use std::net::UdpSocket;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{MetadataExt, symlink};
-use std::os::unix::net::UnixListener;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Barrier;
 use std::thread;
+use std::time::Duration;
 
-use rustix::fs::{Mode, mkfifoat};
-use rustix::process::Signal;
+use rustix::event::{EventfdFlags, epoll, eventfd};
+use rustix::fs::{MemfdFlags, Mode, inotify, memfd_create, mkfifoat};
+use rustix::process::{PidfdFlags, Signal, getpid, pidfd_open};
 use xsched_daemon::config::{Config, Source};
 use xsched_daemon::log::Log;
 use xsched_daemon::metrics::Place;
 use xsched_daemon::{Daemon, DaemonError};
-use xsched_node::{Request, Wire};
+use xsched_node::{Link, PageSource, Request, Wire};
 
 mod node;
 use node::{
     Honest, Killed, Node, PATIENCE, answers_at_once, attach, child, daemon_process, ends_soon,
-    hello, lingering, role, settings, wait,
+    hello, lingering, role, settings, started, wait,
 };
 
 const LIMITED: &str = "[[tenant]]\nname = \"all\"\npriority_max = -100\n";
 
+/// What keeps a descriptor as it is.
+type Kept = Box<dyn Any>;
+
+fn keep(what: impl Any) -> Kept {
+    Box::new(what)
+}
+
+/// Descriptors of all kinds that a process can have anywhere.
+fn descriptors() -> Vec<(&'static str, OwnedFd, Kept)> {
+    let none = || keep(());
+    let opened = |path: &str| OwnedFd::from(File::open(path).expect("a file"));
+    let (reader, writer) = std::io::pipe().expect("a pipe");
+    let (other_reader, other_writer) = std::io::pipe().expect("a pipe");
+    let (one, two) = UnixStream::pair().expect("two sockets");
+    let datagrams = UdpSocket::bind("127.0.0.1:0").expect("a port");
+    let memory = |flags| memfd_create("page", flags).expect("a memory file");
+    let own = pidfd_open(getpid(), PidfdFlags::empty()).expect("this process");
+    let (socket, end) = lingering();
+    vec![
+        ("a socket whose close waits", socket, keep(end)),
+        ("a file", tempfile::tempfile().expect("a file").into(), none()),
+        ("a folder", opened("/"), none()),
+        ("a device", opened("/dev/zero"), none()),
+        ("a device that is full", opened("/dev/full"), none()),
+        ("a terminal", opened("/dev/ptmx"), none()),
+        ("the memory of a process", opened("/proc/self/mem"), none()),
+        ("a file of the kernel", opened("/proc/self/status"), none()),
+        ("the end of a pipe to read", reader.into(), keep(writer)),
+        ("the end of a pipe to write", other_writer.into(), keep(other_reader)),
+        ("a socket of a pair", one.into(), keep(two)),
+        ("a socket for datagrams", datagrams.into(), none()),
+        ("an eventfd", eventfd(0, EventfdFlags::empty()).expect("an eventfd"), none()),
+        ("an epoll", epoll::create(epoll::CreateFlags::empty()).expect("an epoll"), none()),
+        ("a process", own, none()),
+        ("watched files", inotify::init(inotify::CreateFlags::empty()).expect("watches"), none()),
+        ("memory without seals", memory(MemfdFlags::empty()), none()),
+        ("memory without a size", memory(MemfdFlags::ALLOW_SEALING), none()),
+    ]
+}
+
+/// A request with the last copy of a descriptor. The process leaves before or after the answer.
+fn hand_over(socket: &Path, request: &Request, fd: OwnedFd, is_answered: bool) {
+    let wire = Wire::connect(socket, PATIENCE).expect("a connection");
+    let _ = wire.send(request, Some(fd.as_fd()));
+    drop(fd);
+    if is_answered {
+        let _ = wire.receive::<xsched_node::Answer>();
+    }
+}
+
 #[test]
-fn descriptors_whose_close_waits_delay_no_other() {
+fn descriptors_of_all_kinds_delay_no_other() {
     let folder = tempfile::tempdir().expect("a folder");
     let socket = folder.path().join("socket");
     let mut daemon = daemon_process(&socket, 1_024);
     let honest = Honest::new(&socket);
-    let mut others = Vec::new();
+    let (mut longest, mut kept) = (BTreeMap::new(), Vec::new());
     for request in [hello(1), attach("gpu"), Request::Status] {
-        // One that is answered, and one that has left before the daemon reads it.
-        for is_left in [false, true] {
-            let (lingering, other) = lingering();
-            others.push(other);
-            let wire = Wire::connect(&socket, PATIENCE).expect("a connection");
-            let _ = wire.send(&request, Some(lingering.as_fd()));
-            drop(lingering);
-            if !is_left {
-                let _ = wire.receive::<xsched_node::Answer>();
+        for is_answered in [true, false] {
+            for (kind, fd, keeper) in descriptors() {
+                hand_over(&socket, &request, fd, is_answered);
+                kept.push(keeper);
+                let took = longest.entry(kind).or_insert(Duration::ZERO);
+                *took = answers_at_once(&socket).max(*took);
             }
-            drop(wire);
-            answers_at_once(&socket);
         }
+    }
+    for (kind, took) in &longest {
+        println!("{kind}: {:.2} ms at most", took.as_secs_f64() * 1e3);
     }
     honest.is_scheduled(&socket);
     ends_soon(&mut daemon);
@@ -172,26 +225,70 @@ fn a_log_that_cannot_be_written_stops_no_daemon() {
     }
 }
 
-/// What a child of `a_panic_of_any_thread_ends_the_process` does.
+/// Standard error, for lines of all threads but one, which panics when it has one.
+struct Panics(&'static str);
+
+impl Write for Panics {
+    fn write(&mut self, line: &[u8]) -> std::io::Result<usize> {
+        let is_it = thread::current().name() == Some(self.0);
+        assert!(!is_it, "the thread {} of the daemon", self.0);
+        std::io::stderr().write(line)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// What a child of `a_panic_of_any_thread_ends_the_process` does: it is a daemon, of which a thread
+/// panics once it says something, or which has one more thread.
 #[test]
 fn as_a_child() {
-    let Some((role, _)) = role() else { return };
-    assert_eq!(role, "panics");
-    Log::start(std::io::stderr()).expect("a thread").end_on_panic();
-    let _thread = thread::spawn(|| panic!("a thread of the daemon"));
+    let Some((role, socket)) = role() else { return };
+    let panics = if role == "log" { "log" } else { "none" };
+    let log = Log::start(Panics(panics)).expect("a thread");
+    log.end_on_panic();
+    if role == "control" {
+        tracing_subscriber::fmt().with_writer(|| Panics("control")).init();
+    }
+    let _daemon = Daemon::start(&settings(&socket)).expect("a daemon");
+    println!("ready");
+    let _ = std::io::stdin().read(&mut [0]);
+    if role == "log" {
+        writeln!(&log, "a line").expect("it never fails");
+    } else if role == "own" {
+        let _thread = thread::spawn(|| panic!("the thread own of the daemon"));
+    }
     thread::sleep(PATIENCE);
 }
 
 #[test]
 fn a_panic_of_any_thread_ends_the_process() {
-    let mut command = child("panics", Path::new("none"));
-    command.stderr(Stdio::piped());
-    let mut ended = Killed(command.spawn().expect("a process"));
-    let mut text = String::new();
-    ended.0.stderr.take().expect("its log").read_to_string(&mut text).expect("text");
-    let status = ended.0.wait().expect("a child");
-    assert_eq!(status.signal(), Some(Signal::ABORT.as_raw()), "{status}: {text}");
-    assert!(text.contains("a thread of the daemon"), "{text}");
+    for thread in ["own", "control", "log"] {
+        let folder = tempfile::tempdir().expect("a folder");
+        let socket = folder.path().join("socket");
+        let mut command = child(thread, &socket);
+        command.stderr(Stdio::piped());
+        let mut ended = started(command);
+        let honest = Honest::new(&socket);
+        let batch = Link::open(socket.clone(), "batch", -200, None).expect("a link");
+        let unit = batch.unit("gpu".to_owned());
+        let page = unit.page().expect("a page");
+        unit.note(true);
+        wait("it is not held", || page.is_closed(0));
+        // The thread of the connections says that it has read the configuration again.
+        let wire = Wire::connect(&socket, PATIENCE).expect("a connection");
+        wire.send(&Request::Reload, None).expect("sent");
+        ended.0.stdin.take().expect("its input").write_all(b"\n").expect("written");
+        let mut text = String::new();
+        ended.0.stderr.take().expect("its log").read_to_string(&mut text).expect("text");
+        let status = ended.0.wait().expect("a child");
+        assert_eq!(status.signal(), Some(Signal::ABORT.as_raw()), "{thread}, {status}: {text}");
+        // That of the log cannot tell.
+        assert!(thread == "log" || text.contains(&format!("the thread {thread} of")), "{text}");
+        wait("a hold does not end", || !page.is_closed(0));
+        drop((wire, honest));
+    }
 }
 
 #[test]

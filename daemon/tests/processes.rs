@@ -6,10 +6,11 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::atomic::Ordering;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
-use xsched_node::{NodeError, Request, SharedPage, VERSION, Wire};
+use xsched_node::{Link, NodeError, PageSource, Request, SharedPage, VERSION, Wire};
 
 mod node;
 use node::{
@@ -88,6 +89,30 @@ fn a_process_that_is_stopped_costs_others_no_more_than_one_that_runs() {
     drop(stopped);
     wait("the hold does not end", || state("alone"));
     honest.is_scheduled(&node.socket);
+}
+
+/// The urgent one is stopped by a debugger, a terminal or an engine of containers.
+#[test]
+fn a_process_that_is_stopped_with_work_starves_no_other() {
+    let node = Node::new();
+    let low = Link::open(node.socket.clone(), "low", -200, None).expect("a link");
+    let unit = low.unit("gpu".to_owned());
+    let page = unit.page().expect("a page");
+    unit.note(true);
+    let urgent = started(child("works", &node.socket));
+    wait("the policy does not hold", || page.is_closed(0));
+    signal(&urgent, Signal::STOP);
+    // It ends a command in each millisecond in which it may run.
+    let begin = Instant::now();
+    let mut ran = 0;
+    while ran < 500 {
+        assert!(begin.elapsed() < 2 * PATIENCE, "it ran for {ran} ms");
+        thread::sleep(Duration::from_millis(1));
+        if !page.is_closed(0) {
+            unit.note_retired(1, 1_000_000);
+            ran += 1;
+        }
+    }
 }
 
 /// Ends a process that is no child of this one.
@@ -204,7 +229,7 @@ fn a_daemon_without_file_descriptors_refuses_and_goes_on() {
     // One that waits to be accepted does not keep the daemon busy.
     let waiting: Vec<_> = (0..20).map(|_| Wire::connect(&socket, PATIENCE)).collect();
     let (before, start) = (ticks(daemon.0.id()), Instant::now());
-    std::thread::sleep(Duration::from_millis(500));
+    thread::sleep(Duration::from_millis(500));
     let used = ticks(daemon.0.id()) - before;
     assert!(used <= 25, "{used} of 50 ticks in {:?}", start.elapsed());
     drop((first, wires, waiting));

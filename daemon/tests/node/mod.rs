@@ -268,11 +268,31 @@ pub(crate) fn lingering() -> (OwnedFd, TcpStream) {
     (socket.into(), other)
 }
 
+/// What an answer takes at most on a machine that is not busy.
+pub(crate) const AT_ONCE: Duration = Duration::from_millis(100);
+
+/// The shortest of some times, up to the first that is short enough: one that is stuck is stuck
+/// each time.
+pub(crate) fn soonest(time: impl Fn() -> Duration) -> Duration {
+    let mut shortest = Duration::MAX;
+    for _ in 0..5 {
+        shortest = shortest.min(time());
+        if shortest < AT_ONCE {
+            break;
+        }
+    }
+    shortest
+}
+
 /// The daemon answers, and how long that takes.
-pub(crate) fn answers_at_once(socket: &Path) {
-    let begin = Instant::now();
-    Wire::connect(socket, PATIENCE).and_then(|wire| wire.status()).expect("a status");
-    assert!(begin.elapsed() < Duration::from_millis(100), "{:?}", begin.elapsed());
+pub(crate) fn answers_at_once(socket: &Path) -> Duration {
+    let shortest = soonest(|| {
+        let begin = Instant::now();
+        Wire::connect(socket, PATIENCE).and_then(|wire| wire.status()).expect("a status");
+        begin.elapsed()
+    });
+    assert!(shortest < AT_ONCE, "{shortest:?}");
+    shortest
 }
 
 pub(crate) fn ends_soon(daemon: &mut Killed) {
