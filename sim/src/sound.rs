@@ -215,6 +215,18 @@ fn processes_connect_again() {
     calm("process", &[2, 3, 4, 5]);
 }
 
+/// The one that waits has the higher priority, and the other one is held for it.
+#[test]
+fn who_waits_for_a_held_process_on_the_gpu_goes_on() {
+    calm("process", &[11, 22, 33, 44, 55, 66, 77, 88]);
+}
+
+/// A process has ended, and the thread that would notice that is in a call that does not return.
+#[test]
+fn gates_open_when_no_end_of_a_process_is_noticed() {
+    calm("fail open", &[9, 20, 31, 42, 53, 64, 75, 86]);
+}
+
 #[test]
 fn commands_run_once() {
     calm("work", &[1, 2, 3, 5]);

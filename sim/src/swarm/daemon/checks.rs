@@ -6,7 +6,7 @@ use xsched_core::policy::Policy as _;
 use xsched_node::entity::HoldCause;
 
 use super::link::{AGAIN_NS, Connection, PATIENCE_NS, State};
-use super::machine::{Daemon, LEASE, Place};
+use super::machine::{Daemon, LEASE, Place, STUCK_AFTER};
 use super::plan::{DEVICES, VERSION};
 use super::process::{Process, WATCH_CLOSED_NS, WATCH_NS};
 use super::{Event, MS, World};
@@ -110,8 +110,9 @@ impl World {
             self.checks.wrong[at] = Default::default();
             return;
         }
+        let held = self.held_too_long(at).or_else(|| self.outlasts_control(at));
         if let Some((invariant, what)) =
-            self.held_too_long(at).or_else(|| self.hangs(at)).or_else(|| self.is_cut_off(at))
+            held.or_else(|| self.hangs(at)).or_else(|| self.is_cut_off(at))
         {
             self.checks.fail(now_ns, invariant, at, what);
         }
@@ -136,6 +137,22 @@ impl World {
             }
         }
         None
+    }
+
+    /// Gates stay closed for a process although nobody would notice that it has ended.
+    fn outlasts_control(&self, at: usize) -> Option<(&'static str, &'static str)> {
+        let process = &self.processes[at];
+        let daemon = &self.daemons[self.connections[process.link.wire?].daemon];
+        let (since_ns, until_ns) = daemon.in_call_ns;
+        if !daemon.is_alive || until_ns <= self.now_ns() {
+            return None;
+        }
+        let stuck_ns = since_ns + STUCK_AFTER.as_ns();
+        let late_ns = self.now_ns().saturating_sub(stuck_ns.max(process.runs_since_ns));
+        let mut closed = process.pages.iter().map(|page| &self.pages[*page]).filter(|p| p.closed);
+        let is_kept = closed.any(|page| page.closed_since_ns < stuck_ns);
+        let what = "is held by a daemon that notices no end of a process";
+        (is_kept && late_ns > SILENT_NS).then_some(("fail open", what))
     }
 
     /// A thread waits for the daemon for too long.

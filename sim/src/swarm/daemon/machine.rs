@@ -16,6 +16,8 @@ use super::plan::DEVICES;
 
 /// A daemon that is silent for longer loses its holds.
 pub(super) const LEASE: Duration = Duration::from_ms(100);
+/// A thread for connections that is in a call for longer counts as stuck.
+pub(super) const STUCK_AFTER: Duration = Duration::from_ms(2_000);
 /// For how long after a process has woken it the thread does not sleep.
 const SPIN: Duration = Duration::from_us(200);
 /// Without anything to do the thread looks at all processes this often.
@@ -119,8 +121,10 @@ pub(super) struct Daemon {
     /// Connections' thread has ended, and it is about to.
     pub(super) ends: bool,
     pub(super) stopped_until_ns: u64,
-    /// Since when it runs without having been stopped.
+    /// Since when it runs without having been stopped, with both threads.
     pub(super) runs_since_ns: u64,
+    /// Since when and until when the thread for connections is in a call.
+    pub(super) in_call_ns: (u64, u64),
     pub(super) inbox: VecDeque<(usize, Message)>,
     /// Connections that have said hello.
     pub(super) known: BTreeSet<usize>,
@@ -149,6 +153,7 @@ impl Daemon {
             ends: false,
             stopped_until_ns: 0,
             runs_since_ns: now.as_ns(),
+            in_call_ns: (0, 0),
             inbox: VecDeque::new(),
             known: BTreeSet::new(),
             ops: VecDeque::new(),
@@ -175,6 +180,12 @@ impl Daemon {
     pub(super) fn ring(&mut self, connection: usize) -> bool {
         self.rung.insert(connection);
         self.clients.contains_key(&connection)
+    }
+
+    /// The thread for connections is in a call for too long: no process's end is noticed.
+    fn is_stuck(&self, now: Instant) -> bool {
+        let (since_ns, until_ns) = self.in_call_ns;
+        now.as_ns() < until_ns && now.as_ns() - since_ns > STUCK_AFTER.as_ns()
     }
 
     pub(super) fn spins(&self, now: Instant) -> bool {
@@ -213,7 +224,7 @@ impl Daemon {
 
     /// If this thread was stopped past the lease, processes have opened their gates meanwhile.
     fn notice_a_gap(&mut self, now: Instant) {
-        if now.since(self.renewed).as_ns() > LEASE.as_ns() / 2 {
+        if now.since(self.renewed).as_ns() > LEASE.as_ns() / 2 && !self.is_stuck(now) {
             let closed = self.places.values().filter(|place| place.entity.is_held());
             let pages = closed.flat_map(|place| &place.pages);
             self.stores.extend(pages.map(|page| Store::Close { page: *page }));
@@ -432,6 +443,9 @@ impl Daemon {
 
     /// Renews the leases of holds.
     fn renew(&mut self, now: Instant) {
+        if self.is_stuck(now) {
+            return;
+        }
         if now.since(self.renewed).as_ns() < LEASE.as_ns() / 4 {
             return;
         }

@@ -20,12 +20,13 @@
 //! do, a daemon runs, and every process that still can must finish. What must hold:
 //!
 //! - *Fail open*: gates are open soon after the connection with the daemon has ended, and soon
-//!   after its lease has run out if it is silent.
+//!   after its lease has run out if it is silent, or if its thread for connections is stuck and
+//!   notices no process's end.
 //! - *Decision*: what the policy decides is soon in force, and stays so. Under `hpf` that is known
 //!   without asking the policy.
 //! - *Wake-up*: a daemon that runs knows soon whether a process has work.
 //! - *Process*: none ends or hangs. It opens queues, connects with a daemon that runs, and
-//!   finishes.
+//!   finishes, also if on the GPU it waits for one that is held for it.
 //! - *Work*: each command runs once, in order.
 
 mod checks;
@@ -203,7 +204,11 @@ impl World {
     /// Whose event that is has been killed, or is stopped and goes on later.
     fn is_postponed(&mut self, event: Event) -> bool {
         let (is_alive, until_ns) = match event {
-            Event::Control { daemon } | Event::Turn { daemon, .. } | Event::Store { daemon } => {
+            Event::Control { daemon } => {
+                let daemon = &self.daemons[daemon];
+                (daemon.is_alive, daemon.stopped_until_ns.max(daemon.in_call_ns.1))
+            }
+            Event::Turn { daemon, .. } | Event::Store { daemon } => {
                 let daemon = &self.daemons[daemon];
                 (daemon.is_alive, daemon.stopped_until_ns)
             }
@@ -279,7 +284,15 @@ impl World {
             Disturbance::StopDaemon { ns } => {
                 if let Some(daemon) = self.listener.map(|at| &mut self.daemons[at]) {
                     daemon.stopped_until_ns = daemon.stopped_until_ns.max(now_ns + ns);
-                    daemon.runs_since_ns = daemon.stopped_until_ns;
+                    daemon.runs_since_ns = daemon.runs_since_ns.max(daemon.stopped_until_ns);
+                }
+            }
+            Disturbance::StickControl { ns } => {
+                if let Some(daemon) = self.listener.map(|at| &mut self.daemons[at])
+                    && daemon.in_call_ns.1 <= now_ns
+                {
+                    daemon.in_call_ns = (now_ns, now_ns + ns);
+                    daemon.runs_since_ns = daemon.runs_since_ns.max(now_ns + ns);
                 }
             }
             Disturbance::Upgrade { again_ns, version } => {
@@ -308,7 +321,8 @@ impl World {
     /// Nothing new goes wrong, and a daemon runs once those that are stopped go on.
     fn calm(&mut self) {
         self.armed.clear();
-        let daemons = self.daemons.iter().map(|daemon| daemon.stopped_until_ns);
+        let until = |daemon: &Daemon| daemon.stopped_until_ns.max(daemon.in_call_ns.1);
+        let daemons = self.daemons.iter().map(until);
         let stopped = daemons.chain(self.processes.iter().map(|process| process.stopped_until_ns));
         self.checks.calm_since_ns = stopped.chain([self.now_ns()]).max();
         for process in 0..self.processes.len() {

@@ -18,6 +18,8 @@ pub(super) struct Page {
     /// Changes when a daemon closes the gates or renews its lease, and when that was.
     pub(super) beat: u32,
     pub(super) beat_ns: u64,
+    /// Since when the gates are closed, if they are.
+    pub(super) closed_since_ns: u64,
     /// Since when the process uses it, and watches it.
     pub(super) since_ns: u64,
 }
@@ -34,7 +36,9 @@ impl Page {
     pub(super) const fn close(&mut self, now_ns: u64) {
         self.beat = self.beat.wrapping_add(1);
         self.beat_ns = now_ns;
-        self.closed = true;
+        if !std::mem::replace(&mut self.closed, true) {
+            self.closed_since_ns = now_ns;
+        }
     }
 }
 

@@ -14,6 +14,11 @@ const US: u64 = 1_000;
 const MS: u64 = 1_000_000;
 /// GPUs.
 pub(super) const DEVICES: usize = 2;
+/// Of so many seeds, one has processes that wait for others on the GPU, and one a daemon whose
+/// thread for connections is stuck. All others mean what they meant without these.
+const EVERY: u64 = 11;
+const WAITING: u64 = 0;
+const STUCK: u64 = 9;
 
 /// A drawn run.
 #[derive(Clone, Debug)]
@@ -43,6 +48,9 @@ pub(super) struct QueuePlan {
     pub(super) commands: u64,
     pub(super) command_ns: u64,
     pub(super) think_ns: u64,
+    /// On the GPU, each request waits until this queue of this other process has run as many. No
+    /// scheduler is told.
+    pub(super) awaits: Option<(usize, usize)>,
 }
 
 /// Something that happens: after this time, when the daemon or a process has made this many steps
@@ -61,6 +69,8 @@ pub(super) enum Disturbance {
     KillDaemon { again_ns: u64 },
     /// `kill -STOP`, and `kill -CONT` after a time.
     StopDaemon { ns: u64 },
+    /// The daemon's thread for connections is in a call that takes this time.
+    StickControl { ns: u64 },
     /// The daemon ends, and one that speaks this version of the messages starts after a time.
     Upgrade { again_ns: u64, version: u32 },
     /// A process is killed.
@@ -84,8 +94,44 @@ impl Plan {
         let count = rng.random_range(2..=5);
         let processes = (0..count).map(|_| draw_process(rng)).collect();
         let disturbances = (0..rng.random_range(2..=10)).map(|_| draw_planned(count, rng));
-        Self { disturbances: disturbances.collect(), processes, policy: draw_policy(rng) }
+        let disturbances = disturbances.collect();
+        let mut plan = Self { disturbances, processes, policy: draw_policy(rng) };
+        let rng = &mut generator(seed, 83);
+        match seed % EVERY {
+            WAITING => draw_waits(&mut plan.processes, rng),
+            STUCK => plan.disturbances.extend([(); 2].map(|()| draw_stuck(rng))),
+            _ => {}
+        }
+        plan
     }
+}
+
+/// Has processes wait for others before them, which are less urgent: the one that waits may hold
+/// what it waits for.
+fn draw_waits(processes: &mut [ProcessPlan], rng: &mut Rng) {
+    for at in 1..processes.len() {
+        let (before, from) = processes.split_at_mut(at);
+        let Some(process) = from.first_mut() else { return };
+        process.priority = at as i32;
+        for queue in &mut process.queues {
+            let device = queue.device;
+            let mut on_it = Vec::new();
+            for (number, other) in before.iter().enumerate() {
+                let queues = other.queues.iter().enumerate();
+                let queues = queues.filter(|(_, other)| other.device == device);
+                on_it.extend(queues.map(|(at, _)| (number, at)));
+            }
+            let awaits = !on_it.is_empty() && rng.random_bool(0.7);
+            queue.awaits = awaits.then(|| on_it[below(on_it.len(), rng)]);
+        }
+    }
+}
+
+/// Most often for longer than after which it counts as stuck.
+fn draw_stuck(rng: &mut Rng) -> Planned {
+    let ns = rng.random_range(500 * MS..10_000 * MS);
+    let what = Disturbance::StickControl { ns };
+    Planned { at_ns: rng.random_range(0..TROUBLE_NS), steps: rng.random_range(0..40), what }
 }
 
 /// Highest priority first half of the time: what it decides is known without asking it.
@@ -117,6 +163,7 @@ fn draw_queue(rng: &mut Rng) -> QueuePlan {
         commands: (request_ns / command_ns).max(1),
         command_ns,
         think_ns,
+        awaits: None,
     }
 }
 

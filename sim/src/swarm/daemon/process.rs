@@ -122,6 +122,7 @@ impl World {
         let own = connections.filter(|(_, connection)| connection.process == at);
         let own: Vec<_> = own.map(|(id, _)| id).collect();
         own.into_iter().for_each(|connection| self.hang_up(connection));
+        self.kick_those_behind(at);
     }
 
     pub(super) fn queue_soon(&mut self, process: usize, queue: usize) {
@@ -225,10 +226,11 @@ impl World {
     /// The stream starts its next command, if there is one and the gate is open.
     fn kick(&mut self, process: usize, queue: usize) {
         let now_ns = self.now_ns();
+        let waits = self.waits_for_other(process, queue);
         let this = &mut self.processes[process];
         let q = &mut this.queues[queue];
         let is_open = q.page.is_some_and(|page| !self.pages[page].closed);
-        if !this.is_alive || q.runs || q.started == q.submitted || !is_open {
+        if !this.is_alive || q.runs || q.started == q.submitted || !is_open || waits {
             return;
         }
         let verdict = q.order.started(CmdId(q.started));
@@ -251,6 +253,7 @@ impl World {
             self.pages[*first].used_ns += used_ns;
             self.pages[*first].ended += 1;
         }
+        self.kick_those_behind(process);
         if is_last {
             // Its thread, or another one of the process, sees that.
             self.queue_soon(process, queue);
@@ -265,6 +268,29 @@ impl World {
         q.left -= 1;
         let think_ns = q.plan.think_ns;
         self.queue_after(process, queue, think_ns);
+        self.kick_those_behind(process);
+    }
+
+    /// The next command of a stream waits for what another process has not run yet.
+    fn waits_for_other(&self, process: usize, queue: usize) -> bool {
+        let q = &self.processes[process].queues[queue];
+        let Some((other, number)) = q.plan.awaits else { return false };
+        let (other, awaited) = (&self.processes[other], &self.processes[other].queues[number]);
+        let (begun, run) = (q.started / q.plan.commands, awaited.finished / awaited.plan.commands);
+        let is_first = q.started.is_multiple_of(q.plan.commands);
+        is_first && other.is_alive && awaited.left > 0 && run <= begun
+    }
+
+    /// Streams that wait for this process go on if they may.
+    fn kick_those_behind(&mut self, process: usize) {
+        for other in process + 1..self.processes.len() {
+            for queue in 0..self.processes[other].queues.len() {
+                let awaits = self.processes[other].queues[queue].plan.awaits;
+                if awaits.is_some_and(|(awaited, _)| awaited == process) {
+                    self.kick(other, queue);
+                }
+            }
+        }
     }
 
     /// The daemon, or the process itself, opens the gates of a page for the daemon.
