@@ -160,7 +160,7 @@ impl Control {
     }
 
     /// Puts another configuration into force: nothing is changed if any of it is wrong.
-    fn reload(&mut self) -> Result<(), ConfigError> {
+    pub(super) fn reload(&mut self) -> Result<(), ConfigError> {
         let config = self.source.read()?;
         let path = || self.source.file.clone().unwrap_or_default();
         if config.socket.path.as_ref().is_some_and(|path| *path != self.socket) {

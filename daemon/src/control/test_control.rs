@@ -9,7 +9,7 @@ use rustix::event::epoll;
 
 use super::{CHECK, Control};
 use crate::closer::Closer;
-use crate::config::{Config, Source};
+use crate::config::{Config, ConfigError, Source};
 use crate::grants::Grants;
 use crate::liveness::{Pulse, check};
 use crate::scheduler::TestDriver;
@@ -50,6 +50,12 @@ impl Control {
             checked: check()?.1,
             pulse: Pulse::default(),
         })
+    }
+
+    /// Reads the configuration again, from this file, which need not be there.
+    pub(crate) fn reload_from(&mut self, file: PathBuf) -> Result<(), ConfigError> {
+        self.source = Source { file: Some(file), is_optional: true, ..Source::default() };
+        self.reload()
     }
 
     /// What does not fit together, if anything does not.

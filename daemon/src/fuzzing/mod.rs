@@ -11,6 +11,7 @@
 )]
 
 mod bytes;
+mod files;
 mod pages;
 mod socket;
 #[cfg(test)]

@@ -11,8 +11,8 @@ use xsched_node::{GATES_PER_PAGE, Holder, SharedPage};
 use xsched_policies::Any;
 
 use super::bytes::Bytes;
-use crate::scheduler::{Change, ChangedBy, Client, Gpu, Op, TestDriver, hints};
-use crate::tenant::{Asker, Party, Who};
+use crate::scheduler::{Change, ChangedBy, Client, Gpu, Op, TestDriver, hints, told};
+use crate::tenant::{Asker, Party, Tenant, Who};
 use crate::waker::new_eventfd;
 
 const POLICIES: [&str; 4] = ["hpf", "up", "wfq", "awf"];
@@ -41,7 +41,8 @@ struct Rig {
 /// Bytes as what processes write into their pages, and when.
 ///
 /// What the daemon counts fits together, the gates of an honest process are what the daemon
-/// decides, `hpf` never holds it, and the daemon hears of its work unless it is alone.
+/// decides, `hpf` never holds it, it is told where it stands whatever limits others have, and the
+/// daemon hears of its work unless it is alone.
 pub fn pages(data: &[u8]) {
     let mut bytes = Bytes(data);
     let mut rig = Rig::new();
@@ -137,8 +138,11 @@ impl Rig {
                 let id = 1 + bytes.below(OTHERS as usize) as u64;
                 self.driver.take(Op::Leave(id));
                 self.other.retain(|(other, _)| *other != id);
-                self.join(id, i32::from(bytes.byte()));
+                // As urgent as the honest process, if it may.
+                let priority = if choice >= 128 { u8::MAX } else { bytes.byte() };
+                self.join(id, priority.into());
             }
+            15 if choice >= 128 => self.reload(bytes),
             12 if self.other.len() < 16 => {
                 let id = 1 + bytes.below(OTHERS as usize) as u64;
                 let page = self.attach(id, GPUS[bytes.below(GPUS.len())]);
@@ -206,6 +210,16 @@ impl Rig {
         self.change(1, Change::of_hold(hold, ChangedBy::default()));
     }
 
+    /// Some of the others have another limit from now on.
+    fn reload(&mut self, bytes: &mut Bytes<'_>) {
+        let priority_max = Priority::new(i32::from(bytes.byte()) * 2 - 255).ok();
+        let tenant = Arc::new(Tenant { priority_max, ..Tenant::default() });
+        let some = bytes.byte();
+        let meant = (1..=OTHERS).filter(|id| some >> id & 1 > 0);
+        self.driver.take(Op::Configure(meant.map(|id| (id, Arc::clone(&tenant))).collect()));
+        self.turn(0, &[]);
+    }
+
     fn change(&mut self, pid: i32, change: Change) {
         let (answer, _) = channel();
         let asker = Asker { party: party(0), is_admin: true };
@@ -234,6 +248,9 @@ impl Rig {
             let is_right = |gate| page.gate(gate).word.load(Ordering::SeqCst) == expected;
             assert!((0..GATES_PER_PAGE).all(is_right), "a gate is not what the daemon decides");
         }
+        if self.is_hpf {
+            self.check_ranks();
+        }
         let page = &self.honest[0];
         let said = [
             u64::from(page.header().loaded_queues.load(Ordering::SeqCst)),
@@ -241,5 +258,21 @@ impl Rig {
             page.header().retired.load(Ordering::SeqCst),
         ];
         assert_eq!(said, self.wrote, "the daemon wrote where it only reads");
+    }
+
+    /// What honest processes are told is what the status says of all, and no counter is full of
+    /// what others claim.
+    fn check_ranks(&mut self) {
+        let all = self.driver.status();
+        for (id, page) in [(HONEST, &self.honest[0]), (LAST, &self.last)] {
+            let pid = 1 + id as i32;
+            let client = all.iter().find(|client| client.pid == pid).expect("it is known");
+            let rank = told(client, &all).0;
+            assert_eq!(page.header().rank(), rank, "a page does not say where its process stands");
+        }
+        let figures = self.driver.figures().expect("figures");
+        let mut totals = figures.totals.values();
+        let is_full = totals.any(|total| total.retired.max(total.past) > u64::MAX / 2);
+        assert!(!is_full, "a claim fills a counter");
     }
 }

@@ -6,6 +6,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use rustix::net::{
     AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType,
@@ -18,8 +19,9 @@ use xsched_node::{
 use xsched_policies::Any;
 
 use super::bytes::Bytes;
+use super::files::{ConfigFile, lingering};
 use crate::control::Control;
-use crate::scheduler::TestDriver;
+use crate::scheduler::{TestDriver, told};
 use crate::tenant::Who;
 
 const GPUS: [&str; 3] = ["gpu", "other", "a gpu"];
@@ -28,6 +30,10 @@ const HONEST: (i32, u32) = (i32::MAX, 4_000_000);
 const OTHERS: [(i32, u32); 3] = [(i32::MAX - 1, 4_000_001), (i32::MAX, 4_000_001), (0, 4_000_002)];
 const STEPS_MAX: usize = 100;
 const CONNECTIONS_MAX: usize = 6;
+/// A call of the thread for connections that takes longer waits for something.
+const CALL_MAX: Duration = Duration::from_secs(3);
+/// The highest priority of others at first.
+const PRIORITY_MAX: i32 = 4;
 
 /// A connection: the daemon's number of it, the other end, and the user.
 struct Peer {
@@ -43,12 +49,15 @@ struct Rig {
     page: SharedPage,
     peers: Vec<Peer>,
     files: Vec<OwnedFd>,
+    /// The highest priority of others.
+    priority_max: i32,
 }
 
 /// Bytes as what processes send, with file descriptors of all kinds.
 ///
-/// Each message is answered or ends its connection, an honest process of another user stays what it
-/// is, and no process is told of another user.
+/// Each message is answered at once or ends its connection, an honest process of another user stays
+/// what it is and is told where it stands, others keep to their limits whatever file is read again,
+/// and no process is told of another user.
 pub fn socket(data: &[u8]) {
     let mut bytes = Bytes(data);
     let mut rig = Rig::new();
@@ -94,7 +103,9 @@ impl Rig {
         let honest = (id, Wire::new(end));
         let page = SharedPage::create().expect("a page");
         page.header().loaded_queues.store(1, Ordering::SeqCst);
-        let mut rig = Self { control, driver, honest, page, peers: Vec::new(), files: files() };
+        let (peers, priority_max) = (Vec::new(), PRIORITY_MAX);
+        let mut rig = Self { control, driver, honest, page, peers, files: files(), priority_max };
+        rig.reload(&ConfigFile::limited(PRIORITY_MAX, HONEST.1));
         let hello = Request::Hello {
             version: VERSION,
             name: "honest".to_owned(),
@@ -166,6 +177,8 @@ impl Rig {
                 let ids: Vec<u64> = self.peers.iter().map(|peer| peer.id).collect();
                 self.turn(bytes.wide() >> (24 + bytes.byte() % 40), &ids);
             }
+            15 if choice >= 192 => self.reload(&ConfigFile::drawn(bytes, HONEST.1)),
+            15 if choice >= 128 => self.send_lingering(at, bytes),
             14 => {
                 // Does not read its answers for a while.
                 if let Some(peer) = self.peers.get(at) {
@@ -187,15 +200,36 @@ impl Rig {
         let fds: Vec<BorrowedFd<'_>> = (0..with % 4)
             .map(|n| self.files[usize::from(with / 4 + n) % self.files.len()].as_fd())
             .collect();
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(4))];
-        let mut control = SendAncillaryBuffer::new(&mut space);
-        if !fds.is_empty() {
-            control.push(SendAncillaryMessage::ScmRights(&fds));
-        }
-        if sendmsg(&peer.end, &[IoSlice::new(text)], &mut control, SendFlags::NOSIGNAL).is_ok() {
+        if send_with(&peer.end, text, &fds) {
             self.control.serve(peer.id);
         }
         self.drain(at);
+    }
+
+    /// Sends a descriptor of which the daemon has the last copy, and may leave before it is read.
+    fn send_lingering(&mut self, at: usize, bytes: &mut Bytes<'_>) {
+        let Some(peer) = self.peers.get(at) else { return };
+        let text = serde_json::to_vec(&request(bytes.byte(), bytes)).expect("JSON");
+        let (lingering, _other) = lingering();
+        let is_sent = send_with(&peer.end, &text, &[lingering.as_fd()]);
+        drop(lingering);
+        let begin = Instant::now();
+        if is_sent && bytes.byte().is_multiple_of(2) {
+            self.control.serve(peer.id);
+            self.drain(at);
+        } else {
+            let peer = self.peers.remove(at);
+            drop(peer.end);
+            self.control.end(peer.id);
+        }
+        assert!(begin.elapsed() < CALL_MAX, "the close of a descriptor is waited for");
+    }
+
+    /// Has an administrator read the configuration again.
+    fn reload(&mut self, file: &ConfigFile) {
+        let reloaded = self.control.reload_from(file.path.clone());
+        assert_eq!(reloaded.is_ok(), file.priority_max.is_some(), "{file:?}: {reloaded:?}");
+        self.priority_max = file.priority_max.unwrap_or(self.priority_max);
     }
 
     /// Reads what a process was answered. One whose connection has ended is forgotten.
@@ -237,6 +271,13 @@ impl Rig {
         assert_eq!(self.control.defect().or_else(|| self.driver().defect()), None);
         let is_open = |gate| !self.page.is_closed(gate);
         assert!((0..GATES_PER_PAGE).all(is_open), "the honest process is held");
+        let all = self.driver().status();
+        let mut others = all.iter().filter(|client| client.uid != HONEST.1);
+        let is_limited = others.all(|client| client.priority <= self.priority_max);
+        assert!(is_limited, "limits are not in force: {all:?}");
+        let honest = all.iter().find(|client| client.uid == HONEST.1).expect("it is known");
+        let rank = told(honest, &all).0;
+        assert_eq!(self.page.header().rank(), rank, "a page does not say where its process stands");
         let Answer::Status(status) = self.ask(&Request::Status, false) else {
             panic!("the honest process has no answer");
         };
@@ -247,6 +288,16 @@ impl Rig {
         assert!(matches!(client.state.as_str(), "alone" | "running"), "{client:?}");
         assert!(!client.held_by_hand, "another holds it");
     }
+}
+
+/// Whether a message was sent with these descriptors.
+fn send_with(end: &OwnedFd, text: &[u8], fds: &[BorrowedFd<'_>]) -> bool {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(4))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    if !fds.is_empty() {
+        control.push(SendAncillaryMessage::ScmRights(fds));
+    }
+    sendmsg(end, &[IoSlice::new(text)], &mut control, SendFlags::NOSIGNAL).is_ok()
 }
 
 fn grant(pid: i32, priority: i32, bytes: &mut Bytes<'_>) -> Grant {

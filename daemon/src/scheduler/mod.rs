@@ -21,7 +21,7 @@ pub(crate) use account::{BOUNDS_NS, Histogram};
 pub(crate) use client::Client;
 pub(crate) use driver::Driver;
 #[cfg(any(test, feature = "fuzzing"))]
-pub(crate) use driver::TestDriver;
+pub(crate) use driver::{TestDriver, told};
 pub(crate) use figures::{Figures, Present, Total};
 pub(crate) use op::{Gpu, Known, Op, Part, Tuning, hints};
 pub(crate) use record::Tape;

@@ -46,7 +46,7 @@ use crate::liveness::{Pulse, Summary};
 use crate::waker::{Waker, new_eventfd};
 
 #[cfg(any(test, feature = "fuzzing"))]
-pub(crate) use test_driver::TestDriver;
+pub(crate) use test_driver::{TestDriver, told};
 
 /// Processes on GPUs that there can be.
 const GPU_CLIENTS_MAX: usize = 8_192;

@@ -1,12 +1,18 @@
 //! The scheduler without its thread and its clock, for tests.
 
+use std::sync::Arc;
+use std::sync::mpsc::channel;
+
 use xsched_core::time::{Duration, Instant};
 use xsched_node::entity::Trial;
+use xsched_node::{ClientStatus, NodeRank};
 use xsched_policies::Any;
 
+use super::super::figures::Figures;
 use super::super::gpu_client::GpuClient;
 use super::super::op::{Op, Tuning};
 use super::Driver;
+use crate::tenant::{Asker, Party};
 
 const TUNING: Tuning = Tuning {
     spin: Duration::from_us(200),
@@ -24,7 +30,7 @@ pub(crate) struct TestDriver {
 
 impl TestDriver {
     pub(crate) fn new(policy: Any) -> rustix::io::Result<Self> {
-        let (_, none) = std::sync::mpsc::channel();
+        let (_, none) = channel();
         Ok(Self { driver: Driver::new(policy, TUNING, none)?, now: Instant::ZERO })
     }
 
@@ -93,6 +99,22 @@ impl TestDriver {
         self.driver.gangs.members()
     }
 
+    /// What an administrator is told of the first hundred processes.
+    pub(crate) fn status(&mut self) -> Vec<ClientStatus> {
+        let (answer, answered) = channel();
+        let party = Party { who: Arc::default(), tenant: Arc::default() };
+        self.take(Op::Status { asker: Asker { party, is_admin: true }, from: None, answer });
+        let part = answered.recv().unwrap_or_default();
+        part.entries.into_iter().map(|entry| entry.client).collect()
+    }
+
+    /// What metrics say.
+    pub(crate) fn figures(&mut self) -> Option<Box<Figures>> {
+        let (answer, answered) = channel();
+        self.take(Op::Figures { answer });
+        answered.recv().ok()
+    }
+
     /// What does not fit together, if anything does not.
     pub(crate) fn defect(&self) -> Option<String> {
         let gpu_clients = &self.driver.gpu_clients;
@@ -114,16 +136,30 @@ impl TestDriver {
     }
 }
 
+/// What a process is to be told under `hpf`, by the status of all: its rank, and whether it is
+/// held.
+pub(crate) fn told(client: &ClientStatus, all: &[ClientStatus]) -> (NodeRank, bool) {
+    let here: Vec<_> = all.iter().filter(|other| other.device == client.device).collect();
+    let may_be_held_alone = client.held_by_hand || client.priority == -256;
+    let highest = here.iter().map(|other| other.priority).max();
+    let are_highest = here.iter().filter(|other| Some(other.priority) == highest).count();
+    let rank = match Some(client.priority) == highest {
+        _ if here.len() == 1 && !may_be_held_alone => NodeRank::Alone,
+        false => NodeRank::Outranked,
+        true if are_highest == 1 && !may_be_held_alone => NodeRank::Highest,
+        true => NodeRank::Contended,
+    };
+    (rank, client.state == "held")
+}
+
 #[cfg(test)]
 mod tests {
     use std::fs::File;
     use std::os::fd::AsFd;
-    use std::sync::Arc;
     use std::sync::atomic::Ordering;
-    use std::sync::mpsc::channel;
 
     use xsched_core::hint::{PolicyHint, Priority};
-    use xsched_node::{NodeRank, SharedPage};
+    use xsched_node::SharedPage;
 
     use super::*;
     use crate::scheduler::{Client, Gpu, hints};

@@ -10,9 +10,10 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::time::{ClockId, clock_gettime};
 use xsched_core::hint::Priority;
 use xsched_core::rng::SplitMix64;
-use xsched_node::{ClientStatus, NodeRank, PageHeader, SharedPage};
+use xsched_node::{PageHeader, SharedPage};
 use xsched_policies::Any;
 
+use super::test_driver::told;
 use crate::scheduler::gpu_clients::VISITS_MAX;
 use crate::scheduler::{Change, Client, Gpu, Op, TestDriver, hints};
 use crate::tenant::{Asker, Party, Tenant, Who};
@@ -158,22 +159,6 @@ fn a_user_with_many_processes_makes_decisions_for_others_no_slower() {
     }
 }
 
-/// What a process is told, by the status of all: whether it comes first, and whether its gates are
-/// closed.
-fn expected(client: &ClientStatus, all: &[ClientStatus]) -> (NodeRank, bool) {
-    let here: Vec<_> = all.iter().filter(|other| other.device == client.device).collect();
-    let may_be_held_alone = client.held_by_hand || client.priority == -256;
-    let highest = here.iter().map(|other| other.priority).max();
-    let are_highest = here.iter().filter(|other| Some(other.priority) == highest).count();
-    let rank = match Some(client.priority) == highest {
-        _ if here.len() == 1 && !may_be_held_alone => NodeRank::Alone,
-        false => NodeRank::Outranked,
-        true if are_highest == 1 && !may_be_held_alone => NodeRank::Highest,
-        true => NodeRank::Contended,
-    };
-    (rank, client.state == "held")
-}
-
 #[test]
 fn after_each_request_the_words_of_all_pages_are_what_the_status_says() {
     let asker = || Asker { party: party(0, Tenant::default()), is_admin: true };
@@ -213,12 +198,9 @@ fn after_each_request_the_words_of_all_pages_are_what_the_status_says() {
             }
             let all: Vec<u64> = pages.iter().map(|(id, _)| *id).collect();
             test.turn(1_000_000, &all);
-            let (answer, answered) = channel();
-            test.take(Op::Status { asker: asker(), from: None, answer });
-            let part = answered.recv().expect("a status");
-            let all: Vec<_> = part.entries.into_iter().map(|entry| entry.client).collect();
+            let all = test.status();
             for (client, (_, page)) in all.iter().zip(&pages) {
-                let (rank, is_held) = expected(client, &all);
+                let (rank, is_held) = told(client, &all);
                 let place = format!("seed {seed}, step {step}, {client:?}");
                 assert_eq!(page.header().rank(), rank, "{place}");
                 assert!(!is_held || page.is_closed(0), "{place}");
