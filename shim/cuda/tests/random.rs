@@ -4,6 +4,7 @@
 mod common;
 
 use std::env;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
@@ -73,16 +74,59 @@ fn programs_are_right_while_streams_are_held() {
     }
 }
 
+/// Numbers from a seed: linear, of which the upper half is taken.
+struct Draws(u64);
+
+impl Draws {
+    fn below(&mut self, end: usize) -> usize {
+        self.0 =
+            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) as usize % end
+    }
+}
+
+/// Another interposer of some kind, below a folder, and the file for what it has seen if it takes
+/// the place of `dlsym`, by which programs find launches.
+fn hook(folder: &Path, number: usize, draws: &mut Draws) -> (PathBuf, Option<PathBuf>) {
+    let path = |end| folder.join(format!("hook{number}.{end}"));
+    let seen = path("seen");
+    let to = format!("-DSEEN=\"{}\"", seen.display());
+    let mut arguments = vec!["-shared", "-fPIC", "-ldl", &to];
+    let takes_dlsym = draws.below(4) > 0;
+    if !takes_dlsym {
+        arguments.extend(["-DNO_DLSYM", "-DLAUNCH"]);
+    } else if draws.below(2) > 0 {
+        arguments.push("-DLAUNCH");
+    }
+    arguments.extend(["-DNO_DLOPEN", "-DNEXT"].iter().filter(|_| draws.below(2) > 0));
+    compile("hook.c", &path("so"), &arguments);
+    println!("  {arguments:?}");
+    (path("so"), takes_dlsym.then_some(seen))
+}
+
 #[test]
-fn programs_are_right_beside_another_interposer() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let hook = folder.path().join("hook.so");
-    compile("hook.c", &hook, &["-shared", "-fPIC", "-ldl"]);
-    let ours: PathBuf = interposer();
-    for (preloaded, seed) in [([&ours, &hook], 7_000), ([&hook, &ours], 8_000)] {
-        let mut command = program(seed, "streams", "2");
+fn programs_are_right_beside_other_interposers() {
+    for draw in 0..programs() {
+        let draws = &mut Draws(draw);
+        draws.below(2);
+        let folder = tempfile::tempdir().expect("a folder");
+        println!("draw {draw}");
+        let hooks: Vec<_> =
+            (0..1 + draws.below(3)).map(|n| hook(folder.path(), n, draws)).collect();
+        let mut preloaded: Vec<_> = hooks.iter().map(|(library, _)| library.clone()).collect();
+        preloaded.insert(draws.below(hooks.len() + 1), interposer());
+        let unit = ["streams", "process"][draws.below(2)];
+        let level = ["1", "2"][draws.below(2)];
+        println!("  {unit}, level {level}: {preloaded:?}");
+        let mut command = program(7_000 + draw, unit, level);
         let preloaded = env::join_paths(preloaded).expect("paths without colons");
-        check(command.env("LD_PRELOAD", preloaded).env("XSCHED_POLICY", "HPF"));
+        command.env("LD_PRELOAD", preloaded).env("XSCHED_POLICY", "HPF").env("SEEDS", "1");
+        check(&mut command);
+        // The one whose `dlsym` the program calls.
+        if let Some(seen) = hooks.iter().find_map(|(_, seen)| seen.as_ref()) {
+            let seen = fs::read_to_string(seen).expect("a number");
+            assert_ne!(seen, "0", "an interposer has seen no launch");
+        }
     }
 }
 
