@@ -3,7 +3,7 @@
  *   work FILE [COUNT]
  *
  * It fills memory COUNT times, or until FILE is gone, and writes after every ten how often into
- * FILE. It ends with 5 if the memory has not what it filled last. */
+ * FILE, in a place of fixed width. It ends with 5 if the memory has not what it filled last. */
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -31,7 +31,7 @@ int main(int count, char **words) {
         usleep(1500);
         FILE *file = fopen(words[1], "r+");
         if (file) {
-            fprintf(file, "%u\n", done);
+            fprintf(file, "%8u\n", done);
             fclose(file);
         }
     }

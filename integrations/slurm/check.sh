@@ -4,20 +4,20 @@
 #   check.sh FOLDER
 #
 # FOLDER has bin/xsched and bin/xschedd, lib with the interposers, emulated/libcuda.so.1,
-# spank_xsched.so and work. Only root runs it. It leaves nothing behind that runs.
+# spank_xsched.so, job_submit.lua and work. Only root runs it. It leaves nothing behind that runs.
 set -euo pipefail
 
 F=$1
 HOST=$(hostname -s)
 export SLURM_CONF=$F/etc/slurm.conf XSCHED_SOCKET=$F/run/socket
-mkdir -p "$F"/{etc,run,log,state,spool/n1,spool/n2,jobs}
+mkdir -p "$F"/{etc,run,log,state,database,spool/n1,spool/n2,jobs}
 chmod 755 "$F" "$F"/{etc,run,log}
 chmod 1777 "$F/jobs"
 
 # Ends all that was started. Steps outlive their node's agent; they have its environment.
 stop() {
     rm -f "$F"/jobs/*.run
-    for name in slurmctld slurmd.n1 slurmd.n2 xschedd munged; do
+    for name in slurmctld slurmd.n1 slurmd.n2 slurmdbd mariadb xschedd munged; do
         [ ! -s "$F/run/$name.pid" ] || kill -9 "$(cat "$F/run/$name.pid")" 2>/dev/null || true
     done
     for step in $(pgrep -x slurmstepd); do
@@ -47,6 +47,10 @@ until_true() {
 of_tenant() { xsched ps --json | jq -e -r --arg t "$1" ".processes[] | select(.tenant == \$t) | $2"; }
 has() { [ "$(of_tenant "$1" "$2")" = "$3" ]; }
 has_grants() { [ "$(xsched ps --json | jq -r '[.grants[].name] | sort | join(";")')" = "$1" ]; }
+has_share() { xsched ps --json | jq -e --arg t "$1" --argjson s "$2" '.processes[] | select((.tenant | startswith($t)) and .share == $s)'; }
+has_both() { [ "$(xsched ps --json | jq -r --arg t "$1" '[.processes[] | select(.tenant == $t) | .priority] | sort | join(",")')" = "$2" ]; }
+has_count() { [ "$(xsched ps --json | jq '[.processes[] | select(.priority == -100)] | length')" = "$1" ]; }
+is_stopped() { grep -q "^State:.T" "/proc/$(of_tenant "$1" .pid)/status"; }
 was_held() { [ "$(of_tenant "$1" .holds)" -gt 3 ]; }
 is_above() { [ "$(cat "$F/jobs/$1.run")" -gt "$2" ]; }
 goes_on() { until_true "$1 does not go on" is_above "$1" "$(cat "$F/jobs/$1.run")"; }
@@ -62,6 +66,29 @@ daemon() {
     disown
     until_true "xschedd does not answer" "$F/bin/xsched" ps
 }
+listens() { : <"/dev/tcp/127.0.0.1/$1"; }
+manage() { sacctmgr --immediate --quiet "$@" >>"$F/log/sacctmgr.log" 2>&1 || fail "sacctmgr $*"; }
+# Users, accounts and QoS: Slurm keeps them in a database.
+accounts() {
+    mariadb-install-db --no-defaults --user=root --datadir="$F/database" --skip-test-db \
+        --auth-root-authentication-method=normal >"$F/log/mariadb.log" 2>&1
+    # One statement a line.
+    printf "CREATE USER slurm@127.0.0.1 IDENTIFIED BY 'slurm';\nGRANT ALL ON *.* TO slurm@127.0.0.1;\n" >"$F/etc/users.sql"
+    mariadbd --no-defaults --user=root --datadir="$F/database" --socket="$F/run/mariadb.socket" \
+        --pid-file="$F/run/mariadb.pid" --bind-address=127.0.0.1 --port=16820 --skip-name-resolve \
+        --innodb-buffer-pool-size=16M --init-file="$F/etc/users.sql" 2>>"$F/log/mariadb.log" &
+    disown
+    until_true "the database does not answer" test -s "$F/run/mariadb.pid"
+    slurmdbd
+    # sacctmgr hangs if it comes too early.
+    until_true "slurmdbd does not listen" listens 16819
+    manage add cluster check
+    manage add qos quick,slow
+    manage add account all cluster=check
+    for user in root nobody; do
+        manage add user $user account=all qos=normal,quick,slow defaultqos=normal
+    done
+}
 node() { slurmd -N "$1"; }
 controller() { slurmctld; }
 
@@ -72,7 +99,7 @@ SlurmctldPort=16817
 SlurmUser=root
 SlurmdUser=root
 AuthType=auth/munge
-AuthInfo=socket=$F/run/munge.socket
+AuthInfo=socket=$F/run/munge.socket,cred_expire=8
 StateSaveLocation=$F/state
 SlurmdSpoolDir=$F/spool/%n
 SlurmctldPidFile=$F/run/slurmctld.pid
@@ -86,25 +113,49 @@ ReturnToService=2
 SelectType=select/cons_tres
 SelectTypeParameters=CR_CPU
 MpiDefault=none
-GresTypes=gpu,shard
+GresTypes=gpu,shard,mps
 PlugStackConfig=$F/etc/plugstack.conf
+JobSubmitPlugins=lua
+AccountingStorageType=accounting_storage/slurmdbd
+AccountingStorageHost=127.0.0.1
+AccountingStoragePort=16819
+AccountingStoragePass=$F/run/munge.socket
+AccountingStorageEnforce=qos
 KillWait=2
 SlurmdParameters=config_overrides
-NodeName=n1 NodeHostname=$HOST NodeAddr=127.0.0.1 Port=17001 CPUs=8 RealMemory=500 Gres=gpu:1,shard:4
-NodeName=n2 NodeHostname=$HOST NodeAddr=127.0.0.1 Port=17002 CPUs=8 RealMemory=500 Gres=gpu:1,shard:4
+NodeName=n1 NodeHostname=$HOST NodeAddr=127.0.0.1 Port=17001 CPUs=8 RealMemory=500 Gres=gpu:1,shard:4,mps:100
+NodeName=n2 NodeHostname=$HOST NodeAddr=127.0.0.1 Port=17002 CPUs=8 RealMemory=500 Gres=gpu:1,shard:4,mps:100
 PartitionName=batch Nodes=n[1-2] Default=YES MaxTime=INFINITE State=UP
 PartitionName=urgent Nodes=n[1-2] MaxTime=INFINITE State=UP
 END
 cat >"$F/etc/gres.conf" <<END
 NodeName=n[1-2] Name=gpu File=/dev/null
 NodeName=n[1-2] Name=shard Count=4 File=/dev/null
+NodeName=n[1-2] Name=mps Count=100 File=/dev/null
 END
 cat >"$F/etc/cgroup.conf" <<END
 CgroupAutomount=no
 END
 cat >"$F/etc/plugstack.conf" <<END
-optional $F/spank_xsched.so xsched=$F/bin/xsched socket=$XSCHED_SOCKET state=$F/grants default=normal default.batch=batch max.batch=batch
+optional $F/spank_xsched.so xsched=$F/bin/xsched socket=$XSCHED_SOCKET state=$F/grants default=normal default.batch=batch max.batch=batch max.qos:quick=interactive max.qos:slow=batch
 END
+cat >"$F/etc/slurmdbd.conf" <<END
+AuthType=auth/munge
+AuthInfo=socket=$F/run/munge.socket
+DbdHost=$HOST
+DbdAddr=127.0.0.1
+DbdPort=16819
+SlurmUser=root
+StorageType=accounting_storage/mysql
+StorageHost=127.0.0.1
+StoragePort=16820
+StorageUser=slurm
+StoragePass=slurm
+LogFile=$F/log/slurmdbd.log
+PidFile=$F/run/slurmdbd.pid
+END
+chmod 600 "$F/etc/slurmdbd.conf"
+cp "$F/job_submit.lua" "$F/etc/"
 # Processes without a grant are the least urgent ones.
 printf '[[tenant]]\nname = "default"\npriority = -200\npriority_max = -200\n' >"$F/etc/xschedd.toml"
 dd if=/dev/urandom of="$F/etc/munge.key" bs=1024 count=1 2>/dev/null
@@ -113,6 +164,7 @@ chmod 600 "$F/etc/munge.key"
 /usr/sbin/munged --force --key-file="$F/etc/munge.key" --socket="$F/run/munge.socket" \
     --pid-file="$F/run/munged.pid" --log-file="$F/log/munged.log" --seed-file="$F/run/munged.seed"
 daemon
+accounts
 controller
 node n1
 node n2
@@ -166,7 +218,7 @@ $F/work $F/jobs/three.run 300
 $F/bin/xsched ctl set \$\$ --priority 200 && echo RAISED
 srun --xsched=interactive $F/work $F/jobs/three.run
 "
-three="job $(submit three -p batch --xsched=interactive)"
+three="job $(submit three -p batch)"
 until_true "the job's first program does not end" grep -q "^right 300" "$F/jobs/three.out"
 until_true "the job's step is not there" has "$three" .priority -100
 goes_on three
@@ -182,25 +234,103 @@ case $preloaded in
 esac
 as_user srun -p batch --xsched=lots true 2>"$F/jobs/wrong.out" && fail "a wrong class is taken"
 grep -q "say interactive, normal or batch" "$F/jobs/wrong.out" || fail "it was not told what to say"
+is_refused() {
+    local reason=$1
+    shift
+    as_user "$@" >"$F/jobs/wrong.out" 2>&1 && fail "not refused: $*"
+    grep -q -e "$reason" "$F/jobs/wrong.out" || fail "no reason: $* said $(cat "$F/jobs/wrong.out")"
+}
+limit="--xsched=interactive: partition batch allows batch at most"
+printf '#!/bin/sh\n#SBATCH --xsched=interactive,share=5\ntrue\n' >"$F/jobs/asks.sh"
+is_refused "$limit" sbatch -D / "$F/jobs/asks.sh"
+is_refused "$limit" sbatch -p urgent,batch --xsched=interactive -D / "$F/jobs/one.sh"
+is_refused "$limit" srun -p batch --xsched=interactive -D / true
+is_refused "$limit" salloc -p batch --xsched=interactive true
+is_refused "--xsched=normal: QoS slow allows batch at most" sbatch -p urgent --qos=slow --xsched=normal -D / "$F/jobs/one.sh"
+script quick "exec $F/work $F/jobs/quick.run"
+quick=$(submit quick -p batch --qos=quick --xsched=interactive)
+until_true "a QoS does not raise what its partition allows" has "job $quick" .priority 100
+rm "$F/jobs/quick.run"
+# Root moves a job after it was taken: the node lowers it.
+script moved "exec $F/work $F/jobs/moved.run"
+moved=$(submit moved -p urgent --xsched=interactive --hold)
+scontrol update "job=$moved" partition=batch
+scontrol release "$moved"
+until_true "a job that was moved is not lowered" has "job $moved" .priority -100
+rm "$F/jobs/moved.run"
+until_true "grants stay" has_grants "$one"
+
+
+echo "== a GPU, a part of one by mps, steps, an array"
+for gres in gpu:1 mps:50; do
+    script gres "exec $F/work $F/jobs/gres.run 300"
+    as_user srun -p urgent -w n2 --gres=$gres --xsched=interactive,share=40 -D / "$F/jobs/gres.sh" >"$F/jobs/gres.out" 2>&1 &
+    until_true "a job with $gres has no grant" has_share "job" 40
+    wait $! || fail "a job with $gres ends with $?"
+    grep -q "^right 300" "$F/jobs/gres.out" || fail "a job with $gres is wrong"
+done
+script low "exec $F/work $F/jobs/low.run"
+script steps "srun --overlap --xsched=batch $F/jobs/low.sh & $F/work $F/jobs/steps.run; wait"
+steps="job $(submit steps -p urgent --xsched=interactive)"
+until_true "a step does not have less than its job" has_both "$steps" -100,100
+rm "$F/jobs/low.run" "$F/jobs/steps.run"
+script array "exec $F/work $F/jobs/array.run"
+array=$(submit array -p batch --array=0-1)
+until_true "the tasks of an array have no grants" has_count 3
+rm "$F/jobs/array.run"
+until_true "grants stay" has_grants "$one"
+[ "$(grep -c ^right "$F/jobs/array.out")" -ge 1 ] || fail "the array's work is wrong"
+
+echo "== a job is suspended, resumed and queued again"
+script urgent "exec $F/work $F/jobs/urgent.run"
+number=$(submit urgent -p urgent --xsched=interactive)
+until_true "the urgent job has no grant" has "job $number" .priority 100
+goes_on urgent
+scontrol suspend "$number"
+until_true "the job is not suspended" is_stopped "job $number"
+still=$(cat "$F/jobs/urgent.run")
+goes_on one
+goes_on one
+[ "$(cat "$F/jobs/urgent.run")" = "$still" ] || fail "a job that is suspended goes on"
+scontrol resume "$number"
+goes_on urgent
+folder=$(xsched ps --json | jq -r --arg n "job $number" '.grants[] | select(.name == $n) | .to.cgroup')
+# A cgroup that stays when its job ends, so that only the epilog can end the grant.
+mkdir "$folder/kept"
+scontrol requeue "$number"
+until_true "the epilog does not revoke" has_grants "$one"
+rmdir "$folder/kept"
+until_true "the job does not run again under its grant" has "job $number" .priority 100
+goes_on urgent
 
 echo "== the node's agent, the daemon and the controller are killed in turn"
+both="$(printf '%s\njob %s' "$one" "$number" | sort | paste -sd';')"
 kill -9 "$(cat "$F/run/slurmd.n1.pid")"
 goes_on one
-has_grants "$one" || fail "grants went with slurmd"
+goes_on urgent
+has_grants "$both" || fail "grants went with slurmd"
 node n1
 kill -9 "$(cat "$F/run/xschedd.pid")"
 goes_on one
+goes_on urgent
 daemon
 until_true "the job is not known to the daemon that came back" has "$one" .priority -100
+until_true "nor is the urgent one" has "job $number" .priority 100
 goes_on one
 kill -9 "$(cat "$F/run/slurmctld.pid")"
 goes_on one
+goes_on urgent
 controller
 until_true "the controller has forgotten the job" runs
 has "$one" .priority -100 || fail "the job has lost its grant"
+has "job $number" .priority 100 || fail "the urgent job has lost its grant"
+# The urgent job's process ends while it holds the batch job.
+kill -9 "$(of_tenant "job $number" .pid)"
+until_true "the urgent job's grant stays" has_grants "$one"
+goes_on one
 
 echo "== nothing stays"
 scancel "${one#job }"
 until_true "grants stay" has_grants ""
 until_true "files of jobs stay" is_empty "$F/grants"
-echo "slurm: an urgent job beside a batch job, rights, three kills, ends"
+echo "slurm: an urgent job beside a batch job, rights, refusals, gpu, mps, shard, steps, an array, suspension, requeue, three kills, ends"

@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <slurm/slurm.h>
 #include <slurm/spank.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -75,23 +76,41 @@ static struct spank_option option = {
     "schedule the job's GPU programs as interactive, normal or batch, and with N percent", 1, 0, take
 };
 
-/* What plugstack.conf says of a partition, by `WHAT.PARTITION=CLASS`, or else of all. */
-static enum class setting(int ac, char **av, const char *what, enum class otherwise) {
+/* What plugstack.conf says by `WHAT=CLASS`; with a name, by `WHAT.KINDNAME=CLASS`. */
+static int find(int ac, char **av, const char *what, const char *kind, const char *name, enum class *found) {
+    char key[PATH_BYTES];
+    int is_found = 0, length = snprintf(key, sizeof key, name ? "%s.%s%s=" : "%s=", what, kind, name);
+    for (int i = 0; i < ac && length > 0 && length < PATH_BYTES; i++) {
+        if (strncmp(av[i], key, (size_t)length)) continue;
+        *found = class_of(av[i] + length, strlen(av[i] + length));
+        is_found = 1;
+    }
+    return is_found;
+}
+
+/* What it says of the job's QoS, or else of its partition, or else of all jobs. */
+static enum class setting(int ac, char **av, const char *what, const char *qos, enum class otherwise) {
     const char *partition = getenv("SLURM_JOB_PARTITION");
-    size_t length = strlen(what), of_name = partition ? strlen(partition) : 0;
     enum class found = otherwise;
-    for (int i = 0; i < ac; i++) {
-        const char *rest = av[i] + length;
-        if (strncmp(av[i], what, length)) continue;
-        if (*rest == '=') found = class_of(rest + 1, strlen(rest + 1));
-    }
-    for (int i = 0; i < ac && of_name; i++) {
-        const char *rest = av[i] + length;
-        if (strncmp(av[i], what, length) || *rest != '.' || strncmp(rest + 1, partition, of_name)) continue;
-        rest += 1 + of_name;
-        if (*rest == '=') found = class_of(rest + 1, strlen(rest + 1));
-    }
+    if (qos && find(ac, av, what, "qos:", qos, &found)) return found;
+    if (partition && find(ac, av, what, "", partition, &found)) return found;
+    find(ac, av, what, "", NULL, &found);
     return found;
+}
+
+/* The QoS of a job, by the controller, and only if plugstack.conf has a word for one. 1 if that
+ * cannot be found out. */
+static int qos_of_job(int ac, char **av, uint32_t job, char *qos) {
+    job_info_msg_t *answer = NULL;
+    int is_asked = 0;
+    *qos = 0;
+    for (int i = 0; i < ac; i++) is_asked |= strstr(av[i], ".qos:") != NULL;
+    if (!is_asked) return 0;
+    if (slurm_load_job(&answer, job, SHOW_ALL) || !answer || !answer->record_count) return 1;
+    const char *name = answer->job_array[0].qos;
+    int length = snprintf(qos, PATH_BYTES, "%s", name ? name : "");
+    slurm_free_job_info_msg(answer);
+    return length >= PATH_BYTES;
 }
 
 static int is_setting(const char *word) {
@@ -148,14 +167,19 @@ int slurm_spank_init(spank_t sp, int ac, char **av) {
 
 /* As root, before the first step: decides what the job has. */
 int slurm_spank_job_prolog(spank_t sp, int ac, char **av) {
-    char path[PATH_BYTES], text[64], *word = NULL;
+    char path[PATH_BYTES], qos[PATH_BYTES], text[64], *word = NULL;
     uint32_t job;
     struct wish wish = { NONE, -1 };
     configure(ac, av, 0);
     if (file_of_job(sp, path, &job)) return 0;
+    int is_unknown = qos_of_job(ac, av, job, qos);
     if (spank_option_getopt(sp, &option, &word) != ESPANK_SUCCESS || !word || parse(word, &wish))
-        wish.class = setting(ac, av, "default", NONE);
-    enum class max = setting(ac, av, "max", INTERACTIVE);
+        wish.class = setting(ac, av, "default", qos, NONE);
+    enum class max = setting(ac, av, "max", qos, INTERACTIVE);
+    if (is_unknown) {
+        slurm_error("xsched: slurmctld does not tell the QoS of job %u; it gets no more than batch", job);
+        max = BATCH;
+    }
     if (wish.class > max) wish.class = max;
     if (wish.class == NONE) return 0;
     if (mkdir(state, 0700) && errno != EEXIST) {
