@@ -6,6 +6,7 @@
 use std::ffi::{c_char, c_int, c_uint, c_ulonglong, c_void};
 use std::sync::OnceLock;
 
+use xsched_hal_process::environment::variable;
 use xsched_hal_process::loader::{Library, RTLD_LAZY};
 
 /// `CUresult`.
@@ -355,7 +356,8 @@ static TABLE: OnceLock<Result<Table, LoadError>> = OnceLock::new();
 /// # Errors
 /// If there is no library, or it lacks a function.
 pub fn load() -> Result<&'static Table, LoadError> {
-    TABLE.get_or_init(|| open(std::env::var("XSCHED_CUDA_LIB").ok())).as_ref().map_err(Clone::clone)
+    let chosen = || variable("XSCHED_CUDA_LIB")?.into_string().ok();
+    TABLE.get_or_init(|| open(chosen())).as_ref().map_err(Clone::clone)
 }
 
 /// Loads the driver from this file, whatever the environment says: for interposers, which have its

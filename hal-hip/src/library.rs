@@ -1,10 +1,10 @@
 //! Where the runtime comes from.
 
-use std::env;
 use std::ffi::{CStr, OsStr, OsString, c_char, c_void};
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
+use xsched_hal_process::environment::variable;
 use xsched_hal_process::loader::{Library, RTLD_LAZY};
 
 use crate::error::{HipError, Tried};
@@ -62,7 +62,7 @@ impl HipLibrary {
     /// # Errors
     /// If none can be loaded, or the first that can lacks a function.
     pub fn find() -> Result<Arc<Self>, HipError> {
-        if let Some(named) = env::var_os(LIBRARY_VARIABLE).filter(|name| !name.is_empty()) {
+        if let Some(named) = variable(LIBRARY_VARIABLE) {
             let name = named.to_string_lossy().into_owned();
             // SAFETY: the user who sets the variable promises that it is a HIP runtime.
             let opened = unsafe { Self::open(&named) };

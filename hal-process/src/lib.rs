@@ -2,6 +2,7 @@
 //!
 //! * [`burst`] has launches that need no command of an XQueue.
 //! * [`calls`] has calls of the driver that may wait for the device.
+//! * [`environment`] has variables, unless the program has more rights than its user.
 //! * [`loader`] has the C library's functions for shared libraries, whatever other preloaded
 //!   libraries put in front of them.
 //! * [`message`] writes to standard error, whatever that is, without an end of the program.
@@ -11,6 +12,7 @@
 pub mod burst;
 pub mod calls;
 mod elf;
+pub mod environment;
 pub mod loader;
 pub mod message;
 #[cfg(all(test, loom))]

@@ -8,8 +8,9 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
+use xsched_hal_process::environment::variable;
+
 use crate::direct;
-use crate::environment::variable;
 
 const VARIABLE: &str = "XSCHED_AUTO_XQUEUE";
 

@@ -32,11 +32,11 @@ use object::read::ReadCache;
 use object::read::elf::ElfFile;
 use object::{Endianness, Object, ObjectSymbol, SymbolKind};
 use serde_json::{Value, json};
+use xsched_hal_process::environment::variable;
 use xsched_hal_process::message;
 
 use crate::activity::is_on;
 use crate::driver::{self, Driver};
-use crate::environment::variable;
 use crate::vendor::{Class, Vendor};
 
 const VARIABLE: &str = "XSCHED_SHIM_COUNTS";

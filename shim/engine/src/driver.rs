@@ -13,11 +13,11 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use once_cell::race::OnceBox;
+use xsched_hal_process::environment::variable;
 use xsched_hal_process::loader::{self, Library};
 use xsched_hal_process::message;
 
 use crate::counts::{self, Calls};
-use crate::environment::variable;
 use crate::vendor::Vendor;
 use crate::{Address, Code, activity, search};
 

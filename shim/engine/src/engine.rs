@@ -18,10 +18,11 @@ use std::cell::Cell;
 use std::ffi::{CStr, c_int};
 use std::ptr;
 
+use xsched_hal_process::environment::variable;
+
 pub use crate::activity::is_on;
 use crate::activity::{self, Activity};
 use crate::counts::Reason;
-use crate::environment::variable;
 use crate::errors::{self, Kept};
 use crate::kind::{Kind, Reach};
 use crate::preempt::{ERROR_NOT_FOUND, Functions, functions};

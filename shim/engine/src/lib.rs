@@ -30,7 +30,6 @@ mod counts;
 pub mod direct;
 pub mod driver;
 pub mod engine;
-mod environment;
 pub mod errors;
 pub mod events;
 pub mod exchange;

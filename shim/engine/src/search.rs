@@ -15,9 +15,9 @@ use object::elf::{DT_NEEDED, DT_RPATH, DT_RUNPATH, FileHeader64};
 use object::read::ReadCache;
 use object::read::elf::{Dyn, FileHeader};
 use once_cell::race::OnceBox;
+use xsched_hal_process::environment::variable;
 
 use crate::cache;
-use crate::environment::variable;
 use crate::vendor::Library;
 
 /// The first name with a version by which the program has opened the library, if it has.

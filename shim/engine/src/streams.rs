@@ -9,10 +9,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError, RwLock};
 
 use hashbrown::HashMap;
+use xsched_hal_process::environment::variable;
 
 use crate::direct::BurstMark;
 use crate::engine::{self, Inside, Stream};
-use crate::environment::variable;
 use crate::preempt::{Functions, SUCCESS};
 use crate::{Address, Code, activity, captures, counts, direct, driver, preempt, waits};
 
