@@ -99,7 +99,7 @@ impl Plan {
         let rng = &mut generator(seed, 83);
         match seed % EVERY {
             WAITING => draw_waits(&mut plan.processes, rng),
-            STUCK => plan.disturbances.extend([(); 2].map(|()| draw_stuck(rng))),
+            STUCK => plan.disturbances.extend(draw_stuck(count, rng)),
             _ => {}
         }
         plan
@@ -127,11 +127,18 @@ fn draw_waits(processes: &mut [ProcessPlan], rng: &mut Rng) {
     }
 }
 
-/// Most often for longer than after which it counts as stuck.
-fn draw_stuck(rng: &mut Rng) -> Planned {
-    let ns = rng.random_range(500 * MS..10_000 * MS);
-    let what = Disturbance::StickControl { ns };
-    Planned { at_ns: rng.random_range(0..TROUBLE_NS), steps: rng.random_range(0..40), what }
+/// A process is held, by a user, and the thread is stuck for longer than after which it counts as
+/// that, while another process may end.
+fn draw_stuck(processes: usize, rng: &mut Rng) -> [Planned; 3] {
+    let at_ns = rng.random_range(0..TROUBLE_NS / 3);
+    let hold = Disturbance::Hold { process: below(processes, rng), hold: true };
+    let stick = Disturbance::StickControl { ns: rng.random_range(3_000 * MS..10_000 * MS) };
+    let kill = Disturbance::KillProcess { process: below(processes, rng) };
+    [(hold, 0), (stick, 20 * MS), (kill, 40 * MS)].map(|(what, after_ns)| Planned {
+        at_ns: at_ns + after_ns,
+        steps: 0,
+        what,
+    })
 }
 
 /// Highest priority first half of the time: what it decides is known without asking it.
