@@ -129,6 +129,12 @@ pub(crate) struct HookArgs {
     /// The class.
     #[arg(long, value_enum)]
     pub(crate) class: Class,
+    /// Share of a GPU, in percent.
+    #[arg(long, value_name = "P", value_parser = value_parser!(u8).range(0..=100))]
+    pub(crate) share: Option<u8>,
+    /// Gang of its processes.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) gang: Option<String>,
 }
 
 #[derive(Debug, Args)]

@@ -6,11 +6,11 @@ use std::ffi::OsString;
 use serde::Serialize;
 use xsched_console::Ending;
 use xsched_console::output::Stream;
-use xsched_launch::{CONTRACT, LaunchError};
+use xsched_launch::{CONTRACT, LaunchError, cdi};
 
 use crate::args::{EnvArgs, Format};
-use crate::cdi;
-use crate::contract::{interposers, json, variables};
+use crate::cdi::socket;
+use crate::contract::{interposers, json};
 use crate::error::CliError;
 
 /// The variable that names the daemon's socket.
@@ -27,7 +27,7 @@ struct Contract {
 /// Prints the environment.
 pub(crate) fn execute(args: &EnvArgs) -> Result<Ending, CliError> {
     let (scheduling, interposers) = (&args.scheduling, interposers()?);
-    let mut variables = variables(scheduling);
+    let mut variables = scheduling.of_node();
     if args.format != Format::Cdi {
         variables.extend(env::var(SOCKET).ok().map(|socket| (SOCKET, socket)));
     }
@@ -59,7 +59,9 @@ pub(crate) fn execute(args: &EnvArgs) -> Result<Ending, CliError> {
         }
         Format::Cdi => {
             let files = cdi::preloaded(&interposers).join(":");
-            json(&cdi::edits(scheduling, &interposers).with(format!("LD_PRELOAD={files}")))
+            let mut edits = cdi::edits(scheduling, &interposers, &socket());
+            edits.env.push(format!("LD_PRELOAD={files}"));
+            json(&edits)
         }
     };
     Stream::Stdout.insist(&text)?;

@@ -25,6 +25,16 @@ impl Class {
             Self::Batch => -100,
         }
     }
+
+    /// Its name, as on a command line.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Interactive => "interactive",
+            Self::Normal => "normal",
+            Self::Batch => "batch",
+        }
+    }
 }
 
 /// How much a command says beside its results.
@@ -96,6 +106,22 @@ fn gang(name: &str) -> Result<String, &'static str> {
 }
 
 impl Scheduling {
+    /// As a class has it by default.
+    #[must_use]
+    pub const fn of_class(class: Class) -> Self {
+        let (priority, share, gang, streams) = (None, None, None, false);
+        Self { class: Some(class), priority, share, gang, level: 2, streams }
+    }
+
+    /// Variables of a program that the scheduler of the node schedules, whether one runs now or
+    /// not, but for preloaded files.
+    #[must_use]
+    pub fn of_node(&self) -> Vec<(&'static str, String)> {
+        let mut variables = self.variables(Some(Decider::Node));
+        variables.extend(self.of_hip().map(|(name, value)| (name, value.to_owned())));
+        variables
+    }
+
     /// Variables of a program's environment that say how it is scheduled, but for preloaded files:
     /// [version](crate::CONTRACT) 1 of them. `decider` says by what, unless that is decided.
     #[must_use]
@@ -132,4 +158,16 @@ pub enum Decider {
     Node,
     /// A policy in the program's process.
     Process,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_class_is_read_by_its_name() {
+        for class in Class::value_variants() {
+            assert_eq!(Class::from_str(class.name(), false), Ok(*class));
+        }
+    }
 }

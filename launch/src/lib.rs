@@ -4,6 +4,7 @@
 //! `xsched run` and `python -m xsched run` are [`LaunchArgs`], with which clap parses both.
 
 mod args;
+pub mod cdi;
 mod interposers;
 mod program;
 
