@@ -327,6 +327,8 @@ pub(crate) enum Engine {
     Slurm,
     /// Podman and other container engines, with the container devices.
     Podman,
+    /// Kubernetes, with the driver gpu.xsched.dev or its device plugin.
+    Kubernetes,
 }
 
 #[derive(Debug, Args)]

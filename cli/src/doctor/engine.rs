@@ -18,6 +18,19 @@ pub(super) struct Findings {
 const DEVICES: [&str; 3] = ["etc/cdi", "var/run/cdi", "run/cdi"];
 const KIND: &str = "xsched.dev/class";
 const PLUGIN: &str = "spank_xsched.so";
+/// Sockets of the driver and of the device plugin in the kubelet's folder.
+const KUBELET: &str = "var/lib/kubelet";
+const DRIVER: &str = "plugins_registry/gpu.xsched.dev-reg.sock";
+const DEVICE_PLUGIN: &str = "device-plugins/xsched-batch.sock";
+/// Kinds of the vendors' container devices, and the modules of their drivers.
+const VENDORS: [(&str, &str, &str); 2] = [
+    (
+        "nvidia.com/gpu",
+        "sys/module/nvidia",
+        "nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml",
+    ),
+    ("amd.com/gpu", "sys/module/amdgpu", "amd-ctk cdi generate --output=/etc/cdi/amd.json"),
+];
 
 impl Findings {
     /// Looks at a machine whose files are below `root`; `slurm_conf` is what `SLURM_CONF` says.
@@ -41,6 +54,7 @@ impl Findings {
                 findings.slurm(&file);
             }
             Engine::Podman => findings.podman(root),
+            Engine::Kubernetes => findings.kubernetes(root),
         }
         findings
     }
@@ -94,11 +108,39 @@ impl Findings {
         }
     }
 
+    fn kubernetes(&mut self, root: &Path) {
+        let kubelet = root.join(KUBELET);
+        if !kubelet.exists() {
+            let what = format!("there is no kubelet in {}", kubelet.display());
+            return self.miss(what, "run this on a node of the cluster");
+        }
+        let parts = [("driver", DRIVER), ("device plugin", DEVICE_PLUGIN)];
+        let there = parts.into_iter().find(|(_, socket)| kubelet.join(socket).exists());
+        match there {
+            Some((part, socket)) => self.say(part, kubelet.join(socket).display().to_string()),
+            None => self.miss(
+                format!("neither driver nor device plugin has a socket in {}", kubelet.display()),
+                "`kubectl apply -k integrations/kubernetes/deploy/dra`, and see its pod's log",
+            ),
+        }
+        let texts: Vec<_> =
+            device_files(root).filter_map(|file| fs::read_to_string(file).ok()).collect();
+        let claims = device_files(root).filter(|file| {
+            let name = file.file_name().unwrap_or_default().to_string_lossy();
+            name.starts_with("xsched-claim-")
+        });
+        self.say("claims", claims.count().to_string());
+        for (kind, module, command) in VENDORS {
+            if root.join(module).exists() && !texts.iter().any(|text| text.contains(kind)) {
+                let what =
+                    format!("there is no container device {kind}, without which no pod starts");
+                self.miss(what, format!("run `{command}` as root"));
+            }
+        }
+    }
+
     fn podman(&mut self, root: &Path) {
-        let folders = DEVICES.map(|folder| root.join(folder)).into_iter();
-        let entries = folders.filter_map(|folder| fs::read_dir(folder).ok()).flatten();
-        let files = entries.filter_map(|entry| Some(entry.ok()?.path()));
-        let parsed = files.filter_map(|file| {
+        let parsed = device_files(root).filter_map(|file| {
             let text = fs::read_to_string(&file).ok()?;
             let json: serde_json::Value = serde_json::from_str(&text).ok()?;
             (json["kind"] == KIND).then_some((file, json))
@@ -116,6 +158,13 @@ impl Findings {
             self.miss(what, "run `xsched cdi generate` again, and start xschedd");
         }
     }
+}
+
+/// Files in which container devices may be.
+fn device_files(root: &Path) -> impl Iterator<Item = PathBuf> {
+    let folders = DEVICES.map(|folder| root.join(folder)).into_iter();
+    let entries = folders.filter_map(|folder| fs::read_dir(folder).ok()).flatten();
+    entries.filter_map(|entry| Some(entry.ok()?.path()))
 }
 
 /// Paths of this machine in a specification of container devices: of mounts and of hooks.
@@ -196,5 +245,29 @@ mod tests {
         assert_eq!(of(), ["/none/file, which containers get, is not there"]);
         write("/");
         assert_eq!(of(), [""; 0]);
+    }
+
+    #[test]
+    fn a_node_of_kubernetes_needs_a_driver_and_the_vendor_s_devices() {
+        let root = tempfile::tempdir().expect("a folder");
+        let root = root.path();
+        let of = || whats(Engine::Kubernetes, root, true);
+        assert!(of()[0].contains("no kubelet"));
+        let write = |file: &str, text: &str| {
+            let file = root.join(file);
+            fs::create_dir_all(file.parent().expect("a folder")).expect("a folder");
+            fs::write(file, text).expect("a file");
+        };
+        write("var/lib/kubelet/config.yaml", "");
+        assert!(of()[0].contains("neither driver nor device plugin"));
+        write(&format!("{KUBELET}/{DRIVER}"), "");
+        assert_eq!(of(), [""; 0]);
+        write("sys/module/nvidia/version", "");
+        assert!(of()[0].contains("no container device nvidia.com/gpu"));
+        write("etc/cdi/nvidia.yaml", "kind: nvidia.com/gpu\n");
+        write("run/cdi/xsched-claim-a.json", "{}");
+        assert_eq!(of(), [""; 0]);
+        let lines = Findings::of(Engine::Kubernetes, root, None, &daemon(true)).lines;
+        assert!(lines.contains(&("claims", "1".to_owned())), "{lines:?}");
     }
 }

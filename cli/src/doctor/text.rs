@@ -61,6 +61,7 @@ pub(super) fn engine(engine: Engine, findings: &Findings) -> String {
     let name = match engine {
         Engine::Slurm => "Slurm",
         Engine::Podman => "Podman",
+        Engine::Kubernetes => "Kubernetes",
     };
     let state = if findings.problems.is_empty() { "set up" } else { "not set up" };
     let mut section = Section::new(format!("{name}: {state}"));
