@@ -11,7 +11,7 @@ set -euo pipefail
 F=$1
 SPECIFICATION=/run/cdi/xsched-check.json
 export XSCHED_SOCKET=$F/run/socket
-mkdir -p "$F"/{run,log,jobs,root/{bin,lib,lib64,emulated,proc,sys,dev,tmp,etc,run,jobs,usr/lib}}
+mkdir -p "$F"/{run,log,jobs}
 chmod 755 "$F/run"
 
 podman() {
@@ -55,15 +55,8 @@ daemon() {
     until_true "xschedd does not answer" "$F/bin/xsched" ps
 }
 
-# An image of this machine's shell and C library, and the programs.
-cp "$(command -v sh)" "$F/root/bin/sh"
-cp "$(command -v cat)" "$F/bin/xsched" "$F/work" "$F/root/bin/"
-export LD_LIBRARY_PATH=$F/emulated
-ldd "$F"/root/bin/* "$F"/lib/xsched/* "$F"/emulated/* |
-    awk '$2 == "=>" { print $3 } $1 ~ "^/.*[^:]$" { print $1 }' | grep -v "^$F" | sort -u |
-    while read -r library; do cp --parents -L "$library" "$F/root/"; done
-unset LD_LIBRARY_PATH
-tar -C "$F/root" -c . | podman import - localhost/check >"$F/log/import" 2>&1 || fail "no image"
+bash "$(dirname "$0")/../check/image.sh" "$F" >"$F/log/image" 2>&1 || fail "no files for an image"
+podman import "$F/image.tar" localhost/check >"$F/log/import" 2>&1 || fail "no image"
 
 printf '[[tenant]]\nname = "default"\npriority = -200\npriority_max = -200\n' >"$F/run/xschedd.toml"
 daemon
