@@ -36,7 +36,7 @@ const NO_PANICS: [&str; 4] =
 /// A step: its name, and what it does. The test runner's closing lines are kept.
 type Step = (&'static str, fn(&mut Vec<String>) -> Result<()>);
 
-const STEPS: [Step; 26] = [
+const STEPS: [Step; 27] = [
     ("format", |_| format()),
     ("tidy", |_| tidy::run(&tidy::Options::default())),
     ("test", tests),
@@ -49,6 +49,7 @@ const STEPS: [Step; 26] = [
     // What is for clusters, with the real engines.
     ("slurm", |_| integrations::slurm()),
     ("podman", |_| integrations::podman()),
+    ("kubernetes", |_| integrations::kubernetes()),
     ("book", |_| book::run(&book::Options { check: true })),
     ("package", |_| package::run()),
     ("hip", |_| hip::run()),
@@ -137,7 +138,7 @@ fn print_room() {
 
 fn format() -> Result<()> {
     run_command(&mut cargo("fmt --all --check"))?;
-    for folder in ["proof", "fuzz", "testkit/hip-abi-check"] {
+    for folder in ["proof", "fuzz", "testkit/hip-abi-check", integrations::KUBERNETES] {
         run_command(&mut cargo(&format!("fmt --check --manifest-path {folder}/Cargo.toml")))?;
     }
     Ok(())
@@ -161,6 +162,13 @@ fn clippy() -> Result<()> {
     let excluded = "--exclude xsched-xtask --exclude xsched-fuzz-targets";
     let code = format!("--workspace --all-features {excluded} --lib --bins -- -D warnings");
     run_command(looks("clippy", &code).args(NO_PANICS.iter().flat_map(|lint| ["-D", lint])))?;
+    for targets in ["--all-targets", "--lib --bins"] {
+        let mut separate = integrations::kubernetes_cargo("clippy");
+        separate.args(targets.split(' ')).args(["--", "-D", "warnings"]);
+        let is_code = targets != "--all-targets";
+        let lints = NO_PANICS.iter().filter(|_| is_code).flat_map(|lint| ["-D", lint]);
+        run_command(separate.args(lints))?;
+    }
     let target = target_dir().join("proof");
     loom::clippy()?;
     let mut bare = cargo("clippy --manifest-path proof/Cargo.toml --release --locked --target-dir");

@@ -178,8 +178,6 @@ fn maintainer() -> Result<String> {
 mod tests {
     use std::collections::BTreeSet;
 
-    use saphyr::{LoadableYamlNode, Yaml};
-
     use super::*;
     use crate::capi::install::NAMES_OF_HIP;
 
@@ -242,42 +240,6 @@ mod tests {
             assert!(named.len() >= 2, "{unit}");
             for file in named {
                 assert!(files.iter().any(|packed| packed == file), "{unit} names {file}");
-            }
-        }
-    }
-
-    /// The text at these keys, if it is there.
-    fn at<'a>(node: &'a Yaml<'_>, keys: &[&str]) -> Option<&'a Yaml<'a>> {
-        keys.iter().try_fold(node, |node, key| node.as_mapping_get(key))
-    }
-
-    fn list<'a>(node: &'a Yaml<'_>, key: &str) -> &'a [Yaml<'a>] {
-        at(node, &[key]).and_then(Yaml::as_vec).map_or(&[], Vec::as_slice)
-    }
-
-    #[test]
-    fn examples_for_kubernetes_mount_volumes_that_they_have() {
-        let folder = root().join("daemon/examples/kubernetes");
-        let files = files(&folder).expect("examples");
-        assert!(files.len() >= 2);
-        for file in files {
-            let text = fs::read_to_string(&file).expect("an example");
-            let documents = Yaml::load_from_str(&text);
-            let documents = documents.unwrap_or_else(|error| panic!("{}: {error}", file.display()));
-            for document in &documents {
-                for key in ["apiVersion", "kind"] {
-                    assert!(at(document, &[key]).and_then(Yaml::as_str).is_some(), "{key}");
-                }
-                let spec = at(document, &["spec", "template", "spec"]);
-                let spec = spec.or_else(|| at(document, &["spec"])).expect("a spec");
-                let name = |node: &Yaml<'_>| at(node, &["name"])?.as_str().map(str::to_owned);
-                let volumes: BTreeSet<_> = list(spec, "volumes").iter().map(name).collect();
-                let kinds = ["containers", "initContainers"];
-                let containers = kinds.into_iter().flat_map(|kind| list(spec, kind));
-                let mounts = containers.flat_map(|container| list(container, "volumeMounts"));
-                let mounts: BTreeSet<_> = mounts.map(name).collect();
-                assert_eq!(mounts, volumes, "{}", file.display());
-                assert!(!volumes.is_empty() && !volumes.contains(&None));
             }
         }
     }

@@ -12,7 +12,7 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 
 use crate::apt;
-use crate::command::run as run_command;
+use crate::command::{cargo, run as run_command};
 use crate::test::{library, rest};
 use crate::{root, target_dir};
 
@@ -74,6 +74,31 @@ pub fn podman() -> Result<()> {
         return Ok(());
     }
     check("podman", &stage()?.path)
+}
+
+/// The workspace of what is for Kubernetes.
+pub(crate) const KUBERNETES: &str = "integrations/kubernetes";
+
+/// A command of cargo in the workspace of what is for Kubernetes.
+pub(crate) fn kubernetes_cargo(command: &str) -> Command {
+    let mut command = cargo(command);
+    command.args(["--locked", "--manifest-path"]).arg(format!("{KUBERNETES}/Cargo.toml"));
+    command.arg("--target-dir").arg(target_dir().join("kubernetes"));
+    command
+}
+
+/// Tests the driver for Kubernetes with clients that do what a kubelet does, and its container
+/// devices in Podman as root.
+///
+/// # Errors
+/// If a check fails.
+pub fn kubernetes() -> Result<()> {
+    let mut command = kubernetes_cargo("test");
+    if !can_run("pods as containers of Podman", &PODMAN)? {
+        return run_command(&mut command);
+    }
+    let folder = stage()?;
+    run_command(command.env("XSCHED_STAGE", &folder.path).args(["--", "--include-ignored"]))
 }
 
 /// Whether a check can run here; installs packages for it.

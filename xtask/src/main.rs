@@ -67,6 +67,8 @@ enum Chore {
     Slurm,
     /// Run containers with the container devices in Podman. May install Debian's packages.
     Podman,
+    /// Test the driver and the device plugin for Kubernetes. May install Debian's packages.
+    Kubernetes,
     /// Build what later steps of CI need. CI starts it itself.
     #[command(hide = true)]
     Ahead,
@@ -97,6 +99,7 @@ fn main() -> ExitCode {
         Chore::Tour => tour::run(),
         Chore::Slurm => integrations::slurm(),
         Chore::Podman => integrations::podman(),
+        Chore::Kubernetes => integrations::kubernetes(),
         Chore::Ahead => {
             ahead::run();
             Ok(())
