@@ -21,7 +21,7 @@ fn main() {
     println!("cargo:rustc-env={COMMIT}={}", commit.as_deref().unwrap_or("unknown"));
 }
 
-/// What git says of the tree that this package is in; nothing without a history.
+/// Returns what git says of the tree that this package is in; `None` without a history.
 fn git(arguments: &[&str]) -> Option<String> {
     let here = env::var_os("CARGO_MANIFEST_DIR")?;
     let said = Command::new("git").arg("-C").arg(Path::new(&here)).args(arguments).output().ok()?;

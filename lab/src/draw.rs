@@ -45,17 +45,17 @@ pub(crate) fn picture(text: &str, place: &str) -> Result<String, CommandError> {
     Ok(charts_svg(&charts)?)
 }
 
-/// What a bench wrote.
+/// Record that a bench wrote.
 type Record = Map<String, Value>;
-/// What of a record is drawn.
+/// Values of a record that are drawn.
 type Values = Result<Vec<Drawn>, serde_json::Error>;
 
 /// A value that is drawn: a bar, or a point of a line.
 #[derive(Debug, Default, PartialEq)]
 struct Drawn {
-    /// What has a chart of its own, if not all is in one.
+    /// Name of its own chart, if not all is in one.
     chart: String,
-    /// What the legend names.
+    /// Name in the legend.
     series: String,
     /// The group of bars, or where the point is.
     group: String,
@@ -63,7 +63,7 @@ struct Drawn {
     y: Option<f64>,
     /// Place of its way among all, for the colour.
     place: Option<usize>,
-    /// Whether it meets its goal.
+    /// Set if the value meets its goal.
     is_met: Option<bool>,
     /// Samples that it is of, where it is of any.
     samples: Option<usize>,

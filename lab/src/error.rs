@@ -45,7 +45,7 @@ pub(crate) enum CommandError {
     /// The runtime cannot record.
     #[error(transparent)]
     Recording(#[from] RecordingError),
-    /// There is no room for a temporary file.
+    /// No room is left for a temporary file.
     #[error("cannot use a temporary file: {0}; TMPDIR says where they are")]
     Temporary(io::Error),
     /// A result cannot be written.
@@ -69,7 +69,7 @@ pub(crate) enum CommandError {
         /// The bench.
         bench: String,
     },
-    /// There is no picture of records of this bench.
+    /// No picture is made of records of this bench.
     #[error(
         "{place}: `bench {bench}` has no picture; fixed-priority, preempt, interrupt, overhead, \
          partition, graphs and threshold have one"
@@ -80,7 +80,7 @@ pub(crate) enum CommandError {
         /// The bench.
         bench: String,
     },
-    /// There is no description of this device.
+    /// No description of this device is part of the program.
     #[error(
         "no description of the device `{name}` is part of this program; give one with \
          --device-file, `xsched-lab bench calibrate` writes it"
@@ -94,10 +94,10 @@ pub(crate) enum CommandError {
     Document {
         /// The file.
         place: String,
-        /// What is wrong.
+        /// Error of the parser.
         source: serde_json::Error,
     },
-    /// There is no such experiment.
+    /// No experiment has this name.
     #[error("there is no experiment `{id}`; there are {known}")]
     NoExperiment {
         /// The name that was given.
@@ -108,7 +108,7 @@ pub(crate) enum CommandError {
     /// No row that was asked for has such cells.
     #[error("no cell of these rows has `{text}` in its name; a report lists the cells of a row")]
     NoCells {
-        /// What was given.
+        /// Text that was given.
         text: String,
     },
     /// Rows cannot be run on these GPUs.
@@ -116,7 +116,7 @@ pub(crate) enum CommandError {
     Gpus {
         /// As they were given.
         gpus: String,
-        /// What is wrong.
+        /// Reason for which it was refused.
         why: &'static str,
     },
     /// Rows are of another build, or were measured on another machine.
@@ -136,7 +136,7 @@ pub(crate) enum CommandError {
     Archive {
         /// The file.
         place: String,
-        /// What is wrong with it.
+        /// Fault of the archive.
         source: ArchiveError,
     },
     /// The process cannot end with the one that started it.
@@ -163,7 +163,7 @@ impl CommandError {
 /// Why a file is not taken for a report.
 #[derive(Debug, Error)]
 pub(crate) enum ArchiveError {
-    /// It cannot be read as what it should be.
+    /// The file cannot be read as an archive.
     #[error("not an archive that `xsched-lab bench all` wrote, damaged, or too large: {0}")]
     NotOne(io::Error),
     /// There are too many files.
@@ -177,10 +177,10 @@ pub(crate) enum ArchiveError {
     Record {
         /// The file.
         name: String,
-        /// What is wrong.
+        /// Error of the parser.
         source: serde_json::Error,
     },
-    /// There is no record.
+    /// No record is in the archive.
     #[error(
         "there is no record of an experiment in it; name the archive or the folder that `xsched-lab bench all --report` wrote"
     )]

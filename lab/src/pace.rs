@@ -38,13 +38,13 @@ impl<'a> Pace<'a> {
         (self.show)(part);
     }
 
-    /// Whether more than this share of the time has passed, so that no more samples should be
-    /// taken for what belongs to it.
+    /// Returns whether more than this share of the time has passed, so that no more samples should
+    /// be taken for what belongs to it.
     pub(crate) fn is_late(&self, part: f64) -> bool {
         self.within.is_some_and(|within| self.began.elapsed() > within.mul_f64(part.max(0.0)))
     }
 
-    /// Whether to go on after so many of the samples of what ends with this share of the whole.
+    /// Returns whether to go on after `taken` samples of what ends with this share of the whole.
     pub(crate) fn wants_more(&self, taken: usize, part: f64) -> bool {
         taken < SAMPLES_MIN || !self.is_late(part)
     }

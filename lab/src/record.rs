@@ -6,7 +6,7 @@ use serde::Deserialize;
 
 use crate::error::CommandError;
 
-/// What all records have.
+/// Fields that all records have.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Head {
     pub(crate) bench: String,
@@ -18,7 +18,7 @@ pub(crate) struct Device {
     pub(crate) device: String,
 }
 
-/// What is wanted of a record with this text, from this place.
+/// Reads what is wanted of a record with this text, from this place.
 pub(crate) fn read<'a, T: Deserialize<'a>>(text: &'a str, place: &str) -> Result<T, CommandError> {
     serde_json::from_str(text)
         .map_err(|source| CommandError::BenchRecord { place: place.to_owned(), source })

@@ -41,7 +41,7 @@ pub(crate) enum Block {
         /// The drawing as SVG.
         svg: String,
     },
-    /// What a bench printed, which Markdown leaves out.
+    /// Text that a bench printed, which Markdown leaves out.
     Printed(String),
 }
 

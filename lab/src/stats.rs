@@ -16,8 +16,8 @@ pub(crate) const SAMPLES_MIN: usize = 30;
 /// 2^5 cases, so that their range is a 95 % interval.
 pub(crate) const PAIRS_MIN: usize = 6;
 
-/// Quantiles in microseconds, each the smallest sample that so many samples do not exceed (nearest
-/// rank).
+/// Quantiles in microseconds, each the smallest sample that the quantile's part of the samples does
+/// not exceed (nearest rank).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Quantiles {
     /// How many samples there are.
@@ -45,7 +45,7 @@ impl Quantiles {
         Self::with_p99_from(P99_SAMPLES, samples_ns)
     }
 
-    /// The same with another number of samples that a P99 needs.
+    /// Quantiles with another number of samples that a P99 needs.
     pub(crate) fn with_p99_from(p99_samples: usize, samples_ns: &[u64]) -> Self {
         let mut sorted = samples_ns.to_vec();
         sorted.sort_unstable();
@@ -123,7 +123,7 @@ pub(crate) struct Processor {
 }
 
 impl Processor {
-    /// What the system says now, to a hundredth of a second. Nothing where it does not say.
+    /// Reads what the system says now, to a hundredth of a second. Nothing where it does not say.
     pub(crate) fn now() -> Self {
         let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
         // The name may contain anything, so what follows its end counts.

@@ -1,4 +1,4 @@
-//! Which threads of this program use a processor.
+//! Threads of this program that use a processor.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -21,14 +21,14 @@ pub(crate) struct Usage {
 /// A thread that was busy.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct BusyThread {
-    /// What it is called.
+    /// Name of the thread.
     pub(crate) name: String,
     /// The share of the time in which it was on a processor, 0 to 1.
     pub(crate) share: f64,
 }
 
 impl Usage {
-    /// What the system says now. Empty where it does not keep account.
+    /// Reads what the system says now. Empty where it does not keep account.
     pub(crate) fn now() -> Self {
         let tasks = fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
         let threads = tasks.filter_map(|entry| thread(&entry.path())).collect();

@@ -28,7 +28,7 @@ fn written(path: &Path) -> SystemTime {
     fs::metadata(path).and_then(|found| found.modified()).expect("a file with a time")
 }
 
-/// What the test plan asks each record to have.
+/// Fields that the test plan asks each record to have.
 const FIELDS: [&str; 9] = [
     "test_id",
     "test_name",
@@ -134,7 +134,7 @@ fn child_of(parent: u32, word: &str) -> Option<u32> {
     pids.find(is_child)
 }
 
-/// Whether a process runs: it is there, and not merely not waited for.
+/// Returns whether a process runs: it is there, and not merely not waited for.
 fn runs(pid: u32) -> bool {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     status.lines().any(|line| line.starts_with("State:") && !line.contains('Z'))

@@ -49,7 +49,7 @@ fn figure(record: &Value, path: &str) -> f64 {
     found.unwrap_or_else(|| panic!("no number at {path}: {record}"))
 }
 
-/// Whether two figures are equal, up to what reading and writing decimals changes.
+/// Returns whether two figures are equal, up to what reading and writing decimals changes.
 fn same(one: f64, other: f64) -> bool {
     (one - other).abs() <= 1e-9 * one.abs().max(other.abs())
 }

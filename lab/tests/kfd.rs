@@ -91,8 +91,8 @@ fn the_one_command_is_rehearsed_through_to_the_tables_of_what_is_sent() {
     }
 }
 
-/// What stands for Python with PyTorch for ROCm: it has what is asked for, and its one program had
-/// other results under `xsched run`.
+/// Script in place of Python with PyTorch for ROCm: it has what is asked for, and its one program
+/// had other results under `xsched run`.
 const PYTHON: &str = r#"#!/bin/sh
 [ "$1" = -c ] && exit 0
 while [ $# -gt 0 ]; do [ "$1" = --out ] && out=$2; shift; done
@@ -137,7 +137,7 @@ fn what_is_no_report_is_refused_with_the_reason() {
     }
 }
 
-/// A record in which nothing went wrong, of so many combinations.
+/// A record in which nothing went wrong, of `combinations` combinations.
 fn record(folder: &Path, args: &str, watched: bool, combinations: usize) -> Value {
     let (code, printed, complained) = lab(folder, args, watched);
     assert_eq!(code, Some(0), "{printed}{complained}");

@@ -48,7 +48,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).expect("UTF-8")
 }
 
-/// Whether the program ended as the lines that it printed say.
+/// Asserts that the program ended as the lines that it printed say.
 fn assert_ends_as_printed(output: &Output, printed: &str) {
     let failed = printed.contains("FAIL");
     assert_eq!(output.status.code(), Some(i32::from(failed)), "{printed}");

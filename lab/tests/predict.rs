@@ -6,7 +6,7 @@ use std::process::{Command, Output};
 
 use serde_json::{Value, json};
 
-/// What was measured on an H200.
+/// Record that was measured on an H200.
 const RECORD: &str =
     concat!(env!("CARGO_MANIFEST_DIR"), "/../benches/results/h200-2026-11-21/fixed-priority.json");
 

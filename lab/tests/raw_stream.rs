@@ -15,7 +15,7 @@ use xsched_lab::kernels::RawStream;
 
 const US: u64 = 1_000;
 
-/// A command that takes so many nanoseconds.
+/// A command that takes `ns` nanoseconds.
 fn command(ns: u64) -> StreamCommand<Mock> {
     StreamCommand::native(ns)
 }

@@ -1,4 +1,4 @@
-//! What the simulator needs to know of a device, measured with one queue at a time: nothing here
+//! Costs of a device that the simulator needs, measured with one queue at a time: nothing here
 //! depends on how two of them share it.
 
 use std::thread;
@@ -29,7 +29,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// How many values a distribution is written down as.
 const VALUES: usize = 50;
 
-/// What is run.
+/// Runs to make, with their sizes.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Plan {
     /// The task whose times say what waking up takes.
@@ -57,12 +57,12 @@ pub(crate) struct Held {
     pub(crate) resume: Quantiles,
 }
 
-/// What came out.
+/// Figures of a calibration.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct Results {
     /// On what.
     pub(crate) device: Described,
-    /// What was run.
+    /// Plan that was run.
     pub(crate) plan: Plan,
     /// Where the pauses followed from.
     pub(crate) seed: u64,
@@ -84,11 +84,11 @@ pub(crate) struct Results {
     pub(crate) task: Quantiles,
     /// The task after pauses, through an XQueue.
     pub(crate) task_queue: Quantiles,
-    /// Of the task's times on a plain stream so many values, the middles of equal parts of the
-    /// distribution, less its commands and a lone tiny command: what waking up takes, in
-    /// microseconds, not below 0.
+    /// Middles of equal parts of the distribution of the task's times on a plain stream, less its
+    /// commands and a lone tiny command: the time that waking up takes, in microseconds, not
+    /// below 0.
     pub(crate) wake_us: Vec<f64>,
-    /// What waking up takes through an XQueue, in microseconds, computed as `wake_us`.
+    /// Time that waking up takes through an XQueue, in microseconds, computed as `wake_us`.
     pub(crate) queue_wake_us: Vec<f64>,
     /// By how much a sleep exceeds what was asked for.
     pub(crate) oversleep: Quantiles,
@@ -174,7 +174,7 @@ impl<B: BenchDevice> Subject<'_, B> {
         self.bench.command(self.plan.task.command_ns, 1)
     }
 
-    /// What a launch or a submission takes in a row behind a command that runs.
+    /// Returns the times of launches or submissions in a row behind a command that runs.
     fn launches(&self, way: LaunchPath) -> Result<Quantiles, LabError> {
         let (command, mut runner) = (self.command()?, self.runner(way)?);
         let mut times = Vec::new();

@@ -26,10 +26,10 @@ const IN_FLIGHT: u32 = 2;
 
 type Queue = XQueue<StreamCommand<CudaApi>>;
 
-/// What the 99th percentile of an urgent graph may be, over that of it alone.
+/// Upper limit of the 99th percentile of an urgent graph, over that of it alone.
 pub(crate) const GOAL: f64 = 1.10;
 
-/// What is run.
+/// Runs to make, with their sizes.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct Plan {
     /// Holds of each graph; 0 leaves this part out.
@@ -44,18 +44,18 @@ pub(crate) struct Plan {
     pub(crate) period_ns: u64,
 }
 
-/// What came out.
+/// Figures of the bench.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct Results {
     /// On what.
     pub(crate) device: Described,
-    /// What was run.
+    /// Plan that was run.
     pub(crate) plan: Plan,
     /// A graph that is held at random moments.
     pub(crate) held: Option<Held>,
     /// Two graphs in the shape of a model at once, for each model.
     pub(crate) pairs: Vec<Pair>,
-    /// What kept a part from coming to its end; what came out before is in the outcome.
+    /// Errors that kept a part from coming to its end; what came out before is in the outcome.
     pub(crate) errors: Vec<String>,
 }
 
@@ -94,7 +94,7 @@ struct Made {
 /// Where gates go in a graph: which word they wait for, and the spacing in nanoseconds.
 type Gates<'a> = Option<(&'a GateWord<CudaApi>, u64)>;
 
-/// Makes a graph of kernels that take so long each, with the most or the least urgent priority.
+/// Makes a graph of kernels of these lengths, with the most or the least urgent priority.
 fn make(
     streams: &StreamDevice<CudaApi>,
     kernels: &[CudaKernel],

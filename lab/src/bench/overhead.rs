@@ -1,4 +1,4 @@
-//! What the runtime costs (rows 7.4.1 and 7.4.2 of the XSched paper): the time of commands in a
+//! Costs of the runtime (rows 7.4.1 and 7.4.2 of the XSched paper): the time of commands in a
 //! row, of a lone tiny command, and of the processor.
 
 use std::thread;
@@ -14,7 +14,7 @@ use crate::device::{BenchDevice, Described, LabError};
 use crate::pace::Pace;
 use crate::stats::{Processor, Quantiles};
 
-/// What is run.
+/// Runs to make, with their sizes.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct Plan {
     /// Device times of commands, in nanoseconds.
@@ -81,12 +81,12 @@ pub(crate) struct Lone {
     pub(crate) added_us: f64,
 }
 
-/// What came out.
+/// Figures of the bench.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct Results {
     /// On what.
     pub(crate) device: Described,
-    /// What was run.
+    /// Plan that was run.
     pub(crate) plan: Plan,
     /// Commands in a row.
     pub(crate) rows: Vec<Row>,
@@ -98,7 +98,7 @@ pub(crate) struct Results {
 
 /// On a slow device a row of commands takes no longer, unless it is of two.
 const ROW_MAX: Duration = Duration::from_secs(1);
-/// The runtime with its queues is left idle for so long.
+/// Time for which the runtime with its queues is left idle.
 const IDLE: Duration = Duration::from_secs(2);
 
 /// Runs everything. `pace` is told the share that is done.
@@ -128,7 +128,7 @@ pub(crate) fn run<B: BenchDevice>(
     Ok(Results { device: described, plan: plan.clone(), rows, lone, idle_processors })
 }
 
-/// Commands that take no longer than `ROW_MAX` if one takes so long.
+/// Commands that take no longer than `ROW_MAX` if one takes `one`.
 pub(crate) fn affordable(one: Duration) -> u32 {
     let count = ROW_MAX.as_nanos() / one.as_nanos().max(1);
     u32::try_from(count).unwrap_or(u32::MAX).max(2)

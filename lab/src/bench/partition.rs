@@ -17,7 +17,7 @@ use crate::stats::Processor;
 /// Before anything is measured.
 const WARM_UP: Duration = Duration::from_millis(300);
 
-/// What is run.
+/// Runs to make, with their sizes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Plan {
     /// The policy's name: one with shares, such as `wfq`, `up` or `pup`.
@@ -41,7 +41,7 @@ pub(crate) struct Cell {
     pub(crate) level: Option<u8>,
     /// Of what both got, in percent, for the first.
     pub(crate) first_percent: f64,
-    /// What both got, over what the first task gets alone on a plain stream.
+    /// Device time of both tasks, over that of the first task alone on a plain stream.
     pub(crate) total: f64,
     /// Device time that the runtime counted for each, over what it used; 0 for plain streams.
     #[serde(default)]
@@ -50,12 +50,12 @@ pub(crate) struct Cell {
     pub(crate) processors: f64,
 }
 
-/// What came out.
+/// Figures of the bench.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct Results {
     /// On what.
     pub(crate) device: Described,
-    /// What was run.
+    /// Plan that was run.
     pub(crate) plan: Plan,
     /// Device time over time of the first task alone, on a plain stream.
     pub(crate) alone: f64,
@@ -93,12 +93,12 @@ pub(crate) fn run<B: BenchDevice>(
     Ok(Results { device: bench.describe(), plan: plan.clone(), alone, cells })
 }
 
-/// What tasks got.
+/// Shares that tasks got.
 #[derive(Clone, Debug)]
 struct Got {
     /// Device time over time.
     used: Vec<f64>,
-    /// The same as the runtime counts it.
+    /// Device time over time, as the runtime counts it.
     counted: Vec<f64>,
     processors: f64,
 }

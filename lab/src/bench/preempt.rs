@@ -19,7 +19,7 @@ use crate::stats::{P99_SAMPLES, Quantiles};
 
 /// Where the moments of the holds follow from.
 pub(crate) const SEED: u64 = 1;
-/// The victim runs for so many commands between two holds, and up to as many more.
+/// Commands that the victim runs between two holds at least, and up to as many more.
 const RUN: u64 = 2;
 /// A wait that only a hang exceeds.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -28,7 +28,7 @@ const INTERRUPT_US: f64 = 200.0;
 /// Commands that are shorter than this, in microseconds, may end before the window is filled up.
 const SHORT_US: f64 = 100.0;
 
-/// What is run.
+/// Runs to make, with their sizes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Plan {
     /// Device times of the victim's commands, in nanoseconds.
@@ -42,12 +42,12 @@ pub(crate) struct Plan {
     pub(crate) samples: u32,
 }
 
-/// What is asked.
+/// Goal of a row.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Goal {
     /// In words.
     pub(crate) what: String,
-    /// Whether it was reached; `None` with too few samples to say.
+    /// Set if the goal was reached; `None` with too few samples to say.
     pub(crate) reached: Option<bool>,
 }
 
@@ -68,20 +68,20 @@ pub(crate) struct Row {
     pub(crate) detect: Quantiles,
     /// From the end of the hold to the victim's next instruction.
     pub(crate) restart: Quantiles,
-    /// The victim's clock was off by at most so much, in microseconds.
+    /// Upper limit of the error of the victim's clock, in microseconds.
     pub(crate) uncertain_us: f64,
     /// Holds at Lv3 after which the victim ran though the runtime said that it did not.
     pub(crate) ran_on: u64,
-    /// What is asked.
+    /// Goal of the row.
     pub(crate) goal: Goal,
 }
 
-/// What came out.
+/// Figures of the bench.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct Results {
     /// On what.
     pub(crate) device: Described,
-    /// What was run.
+    /// Plan that was run.
     pub(crate) plan: Plan,
     /// Where the moments of the holds followed from.
     pub(crate) seed: u64,
@@ -90,7 +90,7 @@ pub(crate) struct Results {
 }
 
 impl Results {
-    /// Whether a goal was missed.
+    /// Returns whether a goal was missed.
     pub(crate) fn missed(&self) -> bool {
         self.rows.iter().any(|row| row.goal.reached == Some(false))
     }
@@ -131,7 +131,7 @@ struct Subject<B: BenchDevice> {
     threshold: u32,
 }
 
-/// What became of a hold.
+/// Outcome of a hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Sampled {
     Taken,

@@ -20,9 +20,9 @@ use crate::stats::{Processor, Quantiles};
 
 /// Where the pauses follow from.
 pub(crate) const SEED: u64 = 1;
-/// The background is given so long to fill the device.
+/// Time in which the background fills the device, before the first sample.
 const SETTLE: Duration = Duration::from_millis(30);
-/// What is run.
+/// Runs to make, with their sizes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Plan {
     /// The foreground task.
@@ -44,11 +44,11 @@ pub(crate) struct Cell {
     pub(crate) mode: Mode,
     /// Device time of the background's commands, in nanoseconds.
     pub(crate) background_ns: u64,
-    /// Their waves.
+    /// Waves of the background's commands.
     pub(crate) waves: u32,
     /// The foreground's runs.
     pub(crate) foreground: Quantiles,
-    /// Their 99th percentile over that of the task alone, without XSched.
+    /// The 99th percentile over that of the task alone, without XSched.
     pub(crate) p99_over_alone: Option<f64>,
     /// Device time of the background over the time that passed.
     pub(crate) background_share: f64,
@@ -56,12 +56,12 @@ pub(crate) struct Cell {
     pub(crate) processors: f64,
 }
 
-/// What came out.
+/// Figures of the bench.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct Results {
     /// On what.
     pub(crate) device: Described,
-    /// What was run.
+    /// Plan that was run.
     pub(crate) plan: Plan,
     /// Where the pauses followed from.
     pub(crate) seed: u64,
@@ -176,7 +176,7 @@ fn beside_process<B: BenchDevice>(
     Ok(measured?.cell(mode, background_ns, waves))
 }
 
-/// What was measured beside a background.
+/// Figures that were measured beside a background.
 struct Measured {
     foreground: Quantiles,
     /// Commands of the background, per second.

@@ -50,7 +50,7 @@ pub(crate) enum Form {
 }
 
 impl Form {
-    /// Its name.
+    /// Name of the form in records and on the command line.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Kernels => "kernels",
@@ -76,7 +76,7 @@ impl FromStr for Form {
     }
 }
 
-/// What is run.
+/// Runs to make, with their sizes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Plan {
     /// How requests are launched.
@@ -116,7 +116,7 @@ pub(crate) struct Row {
     pub(crate) form: Form,
     /// How many threads there were.
     pub(crate) threads: u32,
-    /// They were one in each of so many processes; 0 if all were in this one.
+    /// Number of processes with one client each; 0 if all clients were in this process.
     #[serde(default)]
     pub(crate) processes: u32,
     /// Whole requests.
@@ -131,12 +131,12 @@ pub(crate) struct Row {
     pub(crate) series: Vec<Request>,
 }
 
-/// What came out.
+/// Figures of the bench.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct Results {
     /// On what.
     pub(crate) device: Described,
-    /// What was run.
+    /// Plan that was run.
     pub(crate) plan: Plan,
     /// Lengths of the kernels of a request, in nanoseconds, in order.
     pub(crate) kernels_ns: Vec<u64>,

@@ -1,4 +1,4 @@
-//! What small thresholds cost (row 7.3.3 of the XSched paper): commands in a row take longer if the
+//! Costs of small thresholds (row 7.3.3 of the XSched paper): commands in a row take longer if the
 //! device runs out of them before the host has seen one end.
 
 use serde::{Deserialize, Serialize};
@@ -13,7 +13,7 @@ use crate::pace::Pace;
 /// Overhead that counts as little.
 pub(crate) const LITTLE: f64 = 0.03;
 
-/// What is run.
+/// Runs to make, with their sizes.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct Plan {
     /// Device times of commands, in nanoseconds.
@@ -35,7 +35,7 @@ pub(crate) struct Cell {
     pub(crate) threshold: u32,
     /// Commands per fence.
     pub(crate) batch: u32,
-    /// What came out, one row for each way, the plain stream first.
+    /// Figures, one row for each way, the plain stream first.
     pub(crate) rows: Vec<Row>,
 }
 
@@ -50,12 +50,12 @@ pub(crate) struct Least {
     pub(crate) threshold: Option<u32>,
 }
 
-/// What came out.
+/// Figures of the bench.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct Results {
     /// On what.
     pub(crate) device: Described,
-    /// What was run.
+    /// Plan that was run.
     pub(crate) plan: Plan,
     /// Each threshold for each length.
     pub(crate) cells: Vec<Cell>,

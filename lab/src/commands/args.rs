@@ -7,7 +7,7 @@ use clap::Args;
 
 use crate::device::hal::SpinHal;
 
-/// What all benches on commands that spin have in common.
+/// Options that all benches on commands that spin have in common.
 #[derive(Debug, Args)]
 pub(crate) struct SpinArgs {
     /// The device.
@@ -24,7 +24,7 @@ pub(crate) struct SpinArgs {
     /// `requests` and `placement`.
     #[arg(long, value_name = "OUT")]
     pub(crate) svg: Option<PathBuf>,
-    /// Take fewer samples where the device is so slow that it would take longer than so many
+    /// Take fewer samples where the device is so slow that it would take longer than this number of
     /// seconds; at least three of each.
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86_400))]
     pub(crate) within: Option<u64>,
@@ -37,7 +37,7 @@ impl SpinArgs {
     }
 }
 
-/// Whether and how the simulator predicts what a bench measures.
+/// Options for what the simulator predicts of a bench.
 #[derive(Debug, Args)]
 pub(crate) struct PredictOptions {
     /// A description of the device for the simulator, as `xsched-lab bench calibrate` writes it; by
@@ -46,7 +46,7 @@ pub(crate) struct PredictOptions {
     pub(crate) device_file: Option<PathBuf>,
 }
 
-/// The same for a bench that is about to run.
+/// Options for what the simulator predicts of a bench that is about to run.
 #[derive(Debug, Args)]
 pub(crate) struct PredictFlags {
     /// Set beside the figures what the simulator predicts, and print the errors.

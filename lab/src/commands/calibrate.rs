@@ -139,7 +139,7 @@ fn entries(outcome: &calibrate::Results, by: &str) -> Vec<Entry> {
     entries
 }
 
-/// What Lv2 and Lv3 cost, where the device has them.
+/// Adds the costs of Lv2 and Lv3, where the device has them.
 fn deeper(
     outcome: &calibrate::Results,
     detect_us: f64,
@@ -195,7 +195,7 @@ fn identifier(name: &str) -> String {
     if name.is_empty() { "device".to_owned() } else { name }
 }
 
-/// What can stand between quotes in a TOML file as it is.
+/// Returns a text as it can stand between quotes in a TOML file.
 fn plain_text(text: &str) -> String {
     text.chars().map(|c| if c.is_control() || matches!(c, '"' | '\\') { ' ' } else { c }).collect()
 }

@@ -58,7 +58,7 @@ fn run_to_end(
     }
 }
 
-/// What a program said that did not end well.
+/// Returns the complaint of a program that did not end well.
 fn complaint(status: ExitStatus, errors: &Path) -> String {
     let said = fs::read_to_string(errors).unwrap_or_default();
     match said.lines().rev().find(|line| !line.trim().is_empty()) {

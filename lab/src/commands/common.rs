@@ -1,4 +1,4 @@
-//! What all benches have in common: they run, write what was measured, draw it and print it.
+//! Steps that all benches have in common: they run, write what was measured, draw it and print it.
 
 use serde::Serialize;
 use serde_json::Value;
@@ -21,12 +21,12 @@ use xsched_console::progress::Progress;
 
 /// Device time of the task's commands, in nanoseconds.
 pub(super) const TASK_NS: u64 = 100_000;
-/// Without a load, the task pauses for so long between runs, in nanoseconds.
+/// Pause of the task between runs without a load, least and most, in nanoseconds.
 pub(super) const PAUSE_NS: (u64, u64) = (1_000_000, 3_000_000);
 /// Device time of a row of commands, in nanoseconds.
 pub(super) const ROW_NS: u64 = 40_000_000;
 
-/// What was measured, on what, as `--json` writes it.
+/// Record of a bench: the figures and the machine that they are of, as `--json` writes it.
 #[derive(Debug, Serialize)]
 struct Document<T> {
     bench: &'static str,

@@ -12,7 +12,7 @@ use xsched_console::output::{Outputs, Places};
 
 #[derive(Debug, Args)]
 pub(crate) struct DrawArgs {
-    /// What a bench wrote with `--json`.
+    /// Record that a bench wrote with `--json`.
     pub(crate) record: PathBuf,
     /// Where the picture goes.
     #[arg(long, value_name = "OUT")]

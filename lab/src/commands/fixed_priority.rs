@@ -49,7 +49,7 @@ pub(crate) struct FixedPriorityArgs {
     #[arg(long, value_name = "N", value_parser = value_parser!(u8).range(1..=3))]
     pub(crate) level: Option<u8>,
     /// How the two are kept apart, with commas between, instead of all ways up to the level: plain,
-    /// priority, lv1, gate, gate@200 (gates so many µs apart), gate+priority, lv3, and with the
+    /// priority, lv1, gate, gate@200 (gates 200 µs apart), gate+priority, lv3, and with the
     /// background in a process of its own: processes-plain, processes-lv1, processes-gate.
     #[arg(long, value_name = "W,W", value_delimiter = ',', conflicts_with = "level")]
     pub(crate) modes: Vec<Mode>,

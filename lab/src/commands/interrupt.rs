@@ -138,14 +138,14 @@ impl Events {
         }
     }
 
-    /// Whether everything was written.
+    /// Returns whether everything was written.
     fn finish(self) -> Result<(), CommandError> {
         let Self { place, failed, .. } = self;
         failed.into_inner().map_or(Ok(()), |source| Err(CommandError::Write { place, source }))
     }
 }
 
-/// What is printed below the tables.
+/// Returns the lines that are printed below the tables.
 fn report(outcome: &Results) -> String {
     let mut text = String::new();
     for (mechanism, why) in &outcome.refused {

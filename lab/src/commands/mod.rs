@@ -55,7 +55,7 @@ use crate::parent;
 #[derive(Debug, Parser)]
 #[command(name = "xsched-lab", version, after_help = EXIT_CODES)]
 pub(crate) struct Cli {
-    /// What to do.
+    /// Command to execute.
     #[command(subcommand)]
     command: Command,
     /// How much it says.

@@ -36,7 +36,7 @@ pub(super) fn execute(args: &OpenArgs) -> Result<Ending, CommandError> {
     Ok(Ending::Fine)
 }
 
-/// This program with these arguments, in a process that ends with this one.
+/// Returns a command for this program with these arguments, in a process that ends with this one.
 pub(super) fn program(
     arguments: impl IntoIterator<Item = String>,
     environment: &[(String, String)],

@@ -16,11 +16,11 @@ use xsched_console::output::{Outputs, Places};
 
 #[derive(Debug, Args)]
 pub(crate) struct PredictArgs {
-    /// What `bench fixed-priority`, `partition` or `preempt` wrote with `--json`.
+    /// Record that `bench fixed-priority`, `partition` or `preempt` wrote with `--json`.
     pub(crate) record: PathBuf,
     #[command(flatten)]
     pub(crate) options: PredictOptions,
-    /// A median error above so many percent is a finding.
+    /// A median error above this, in percent, is a finding.
     #[arg(long, value_name = "PERCENT", default_value_t = 10)]
     #[arg(value_parser = value_parser!(u32).range(0..=1_000))]
     pub(crate) within: u32,
@@ -30,7 +30,7 @@ pub(crate) struct PredictArgs {
     pub(crate) json: Option<PathBuf>,
 }
 
-/// What `--json` writes.
+/// Document that `--json` writes.
 #[derive(Debug, Serialize)]
 struct Document<'a> {
     bench: &'a str,

@@ -48,7 +48,7 @@ pub(crate) struct PreemptArgs {
     pub(crate) thresholds: Vec<u64>,
 }
 
-/// What came out, and whether the processors had room for it.
+/// Figures of the bench, and whether the processors had room for it.
 #[derive(Debug, Serialize)]
 struct Outcome {
     /// Threads that were busy most of the time.
@@ -61,7 +61,7 @@ struct Outcome {
 }
 
 impl Outcome {
-    /// Whether anything is not as it should be.
+    /// Returns whether anything is not as it should be.
     fn missed(&self) -> bool {
         !self.enough_cores || self.results.missed()
     }
@@ -92,7 +92,7 @@ pub(super) fn execute(args: &PreemptArgs) -> Result<Ending, CommandError> {
     )
 }
 
-/// What was asked for, or what suits the device.
+/// Makes the plan that was asked for, or one that suits the device.
 fn plan<B: BenchDevice>(args: &PreemptArgs, levels: &[Level], bench: &B) -> Plan {
     let device = bench.describe();
     let has_gates = device.hal != "host";
@@ -124,7 +124,7 @@ fn plan<B: BenchDevice>(args: &PreemptArgs, levels: &[Level], bench: &B) -> Plan
     }
 }
 
-/// What is printed below the tables.
+/// Returns the lines that are printed below the tables.
 fn report(outcome: &Outcome) -> String {
     let rows = &outcome.results.rows;
     let mut text = busy_line(outcome);

@@ -10,7 +10,7 @@ use crate::device::{BenchDevice, Described};
 use crate::error::CommandError;
 use crate::predict::device_for;
 
-/// What is tried where no device was asked for: a GPU first, since a user who has one expects it.
+/// Devices in the order in which they are tried: a GPU first, since a user who has one expects it.
 const ORDER: [SpinHal; 3] = [SpinHal::Cuda, SpinHal::Hip, SpinHal::Host];
 
 /// Kernels of a request, all of one length.
@@ -36,7 +36,7 @@ impl Request {
 
 /// A device that is open and can run the demo, of whatever kind.
 pub(crate) trait DemoDevice {
-    /// What it is.
+    /// Description of the device.
     fn about(&self) -> Described;
 
     /// Runs all modes, as [`measure`] does.

@@ -1,4 +1,4 @@
-//! Whether the priority took effect.
+//! Criteria that show that the priority took effect.
 
 use serde::Serialize;
 use xsched_core::level::Level;
@@ -10,12 +10,12 @@ use crate::stats::{P99_SAMPLES, is_faster_than_alone};
 
 /// At the median, the task of highest priority takes at most this much of its latency alone.
 const P50_AT_MOST: f64 = 1.15;
-/// The same at the 99th percentile, compared with the 99th percentile alone.
+/// Upper limit at the 99th percentile, compared with the 99th percentile alone.
 const P99_AT_MOST: f64 = 1.5;
 /// Without a policy it takes at least this much at the median, or there was nothing to schedule.
 const UNSCHEDULED_AT_LEAST: f64 = 1.6;
-/// Under the policy, requests of the task of lowest priority take at least so many times as long as
-/// those of the highest. On a quiet machine it is six times, without a policy once.
+/// Least ratio, under the policy, of requests of the task of lowest priority to those of the
+/// highest. On a quiet machine it is six times, without a policy once.
 const APART_AT_LEAST: f64 = 2.0;
 /// A P99 of fewer requests is that of a few.
 const P99_REQUESTS: u64 = P99_SAMPLES as u64;
@@ -31,7 +31,7 @@ pub(crate) struct Modes {
     pub(crate) scheduled: RunFigures,
 }
 
-/// What a figure says.
+/// Verdict on a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Verdict {
@@ -46,7 +46,7 @@ pub(crate) enum Verdict {
 /// Something that has to hold, and the figure that shows whether it does.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct Criterion {
-    /// What is looked at.
+    /// Figure that is looked at.
     pub(crate) what: String,
     /// The figure; `None` without samples, which is as bad as a wrong one.
     pub(crate) value: Option<f64>,
@@ -54,9 +54,9 @@ pub(crate) struct Criterion {
     pub(crate) at_least: Option<f64>,
     /// The most that the figure may be, if there is such a bound.
     pub(crate) at_most: Option<f64>,
-    /// Whether the figure is within its bounds, and compared with what was not disturbed.
+    /// Set if the figure is within its bounds, and compared with what was not disturbed.
     pub(crate) reached: bool,
-    /// What that says.
+    /// Verdict on the figure.
     pub(crate) verdict: Verdict,
     /// Decimals that people want to see.
     #[serde(skip)]
@@ -80,7 +80,7 @@ impl Criterion {
         })
     }
 
-    /// Whether the figure is compared with a disturbed one.
+    /// Returns whether the figure is compared with a disturbed one.
     pub(crate) fn is_disturbed(&self) -> bool {
         self.verdict == Verdict::Inconclusive && self.is_within()
     }
@@ -93,7 +93,7 @@ impl Criterion {
         Self::new(what, value, [None, Some(most)])
     }
 
-    /// The same; a figure out of bounds says nothing unless it is `sound`.
+    /// Returns the criterion; a figure out of bounds says nothing unless it is `sound`.
     fn sound_if(mut self, sound: bool) -> Self {
         if self.verdict == Verdict::Fail && !sound {
             self.verdict = Verdict::Inconclusive;
@@ -173,8 +173,8 @@ fn has_mean(figures: &TaskFigures) -> bool {
     figures.completed >= MEAN_REQUESTS
 }
 
-/// What a held task may still run at this level, as a share of a request: at Lv1 the window that is
-/// in flight, at Lv2 the kernel that runs, at Lv3 nothing.
+/// Part of a request that a held task may still run at this level: at Lv1 the window that is in
+/// flight, at Lv2 the kernel that runs, at Lv3 nothing.
 fn leftover(request: Request, level: Level) -> f64 {
     let kernels = match level {
         Level::Block => WINDOW.0,
@@ -205,7 +205,7 @@ mod tests {
     use super::*;
     use xsched_sim::outcome::{Outcome, TaskOutcome};
 
-    /// Figures of three tasks, with so many requests each, of such latencies in milliseconds.
+    /// Figures of three tasks with `requests` requests each, of these latencies in milliseconds.
     fn figures(requests: usize, latencies_ms: [u64; 3]) -> RunFigures {
         let task = |(name, ms): (&str, u64)| TaskOutcome {
             name: name.to_owned(),
@@ -230,7 +230,7 @@ mod tests {
     const REQUESTS: usize = 1_000;
     const REQUEST: Request = Request { kernels: 24, kernel_ns: 1 };
 
-    /// What has this verdict on a machine that was quiet or not.
+    /// Returns the figures with this verdict on a machine that was quiet or not.
     fn with(verdict: Verdict, modes: &Modes, level: Level, quiet: bool) -> Vec<String> {
         let criteria = judge(modes, &tasks(REQUESTS as u64), (REQUEST, level), quiet);
         assert_eq!(criteria.len(), 7);

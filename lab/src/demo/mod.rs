@@ -36,7 +36,7 @@ pub(crate) const QUICK_REQUESTS: u64 = 40;
 /// Changes of the pauses follow from this.
 const SEED: u64 = 1;
 
-/// What is run.
+/// Runs to make, with their sizes.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
     /// The policy of the scheduled mode.
@@ -79,7 +79,7 @@ pub(crate) struct Outcomes {
 }
 
 impl Outcomes {
-    /// Their figures.
+    /// Returns the figures of both modes.
     pub(crate) fn figures(&self) -> Modes {
         Modes {
             alone: RunFigures::of(&self.alone),

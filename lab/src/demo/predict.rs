@@ -1,4 +1,4 @@
-//! What the simulator says about the same service on the same device.
+//! Prediction of the simulator for the same service on the same device.
 
 use xsched_core::level::Level;
 use xsched_sim::outcome::Outcome;
@@ -15,14 +15,14 @@ const SCHEDULER_NS: u64 = 15_000;
 /// Entries that an XQueue has room for, as in the runtime's defaults.
 const CAPACITY: u32 = 1_024;
 
-/// What is simulated.
+/// Model to simulate.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Model<'a> {
     /// The device.
     pub(crate) device: &'a DeviceSpec,
-    /// What each request is.
+    /// Kernels of a request.
     pub(crate) request: Request,
-    /// Who sends requests.
+    /// Tasks that send requests.
     pub(crate) tasks: &'a [Task],
     /// The policy, by name.
     pub(crate) policy: &'a str,

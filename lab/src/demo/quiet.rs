@@ -1,4 +1,4 @@
-//! Whether other programs used the processors while the demo measured.
+//! Use of the processors by other programs while the demo measured.
 
 use std::fs;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
@@ -19,7 +19,7 @@ const DISTURBED_MAX: f64 = 0.01;
 const OWN_CORES: f64 = 1.5;
 /// The part of the other processors that other programs may use.
 const OTHERS_PART: f64 = 0.5;
-/// What other programs may always use, in processors: about what the system needs for itself.
+/// Processors that other programs may always use: about what the system needs for itself.
 const OTHERS_MIN: f64 = 0.1;
 
 /// How often other programs used the processors.
@@ -32,8 +32,8 @@ pub(crate) struct Quiet {
 }
 
 impl Quiet {
-    /// Whether figures are those of an otherwise idle machine. Where nothing is known they may not
-    /// be.
+    /// Returns whether figures are those of an otherwise idle machine. Where nothing is known they
+    /// may not be.
     pub(crate) fn is_quiet(&self) -> bool {
         self.looks > 0 && f64::from(self.disturbed) <= f64::from(self.looks) * DISTURBED_MAX
     }
@@ -59,7 +59,7 @@ struct Used {
 }
 
 impl Used {
-    /// What the system says; `None` if it says nothing.
+    /// Reads the processor time that the system counts; `None` if it says nothing.
     fn now() -> Option<Self> {
         let stat = fs::read_to_string("/proc/stat").ok()?;
         let all_s = busy_ticks(&stat)? as f64 / clock_ticks_per_second() as f64;
@@ -106,7 +106,7 @@ impl Watch {
         Self { end, thread }
     }
 
-    /// What was seen.
+    /// Returns what was seen.
     pub(crate) fn end(self) -> Quiet {
         // The thread has ended if it does not hear this.
         let _ = self.end.send(());

@@ -31,7 +31,7 @@ const JITTER_PART: u64 = 8;
 /// A client that sends a request, waits for it, pauses, and so on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Task {
-    /// What it is called.
+    /// Name of the task.
     pub(crate) name: &'static str,
     /// Higher goes first.
     pub(crate) priority: i16,
@@ -181,7 +181,7 @@ fn nanos(span: Duration) -> u64 {
     u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// What the clients share: who has done how much, and when to stop.
+/// State that the clients share: who has done how much, and when to stop.
 struct Pace<'a> {
     goals: Vec<u64>,
     done: Vec<AtomicU64>,

@@ -10,8 +10,8 @@ use crate::device::LabError;
 const FEW_READS: usize = 4;
 /// See above.
 const READS: usize = 24;
-/// An estimate that is off by more, in nanoseconds, is made again, so many times at most: the
-/// system may have had the thread wait.
+/// Error in nanoseconds above which an estimate is made again, up to `TRIES` times: the system may
+/// have had the thread wait.
 const GOOD_NS: u64 = 5_000;
 /// See above.
 const TRIES: usize = 4;
@@ -30,7 +30,7 @@ pub(crate) struct DeviceClock {
     pub(crate) step_ns: u64,
 }
 
-/// The same as a [`ClockRead`], in numbers.
+/// Times of a [`ClockRead`], in numbers.
 #[derive(Clone, Copy, Debug)]
 struct Read {
     before_ns: i128,

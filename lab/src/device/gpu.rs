@@ -22,9 +22,9 @@ const THREADS: u32 = 1_024;
 const BLOCKS_PER_UNIT: u32 = 2;
 /// Places where a victim's commands write down the time: more than are in flight together.
 const PLACES: usize = 256;
-/// For so long a device's clock is compared with the host's.
+/// Time for which a device's clock is compared with the host's.
 const COMPARED: Duration = Duration::from_millis(40);
-/// A device's clock that goes wrong by more than one part in so many does not count nanoseconds.
+/// A device's clock that goes wrong by more than one part in this does not count nanoseconds.
 const RIGHT: i64 = 100;
 
 /// A driver that launches rows of kernels as one.
@@ -120,7 +120,7 @@ impl<A: SpinApi> Gpu<A> {
         &self.device
     }
 
-    /// Blocks and threads of a kernel that fills the device, and its cycles for so many nanoseconds
+    /// Blocks and threads of a kernel that fills the device, and its cycles for `ns` nanoseconds
     /// in a row of such kernels.
     pub(crate) fn full(&self, ns: u64) -> ((u32, u32), u64) {
         ((self.blocks, THREADS), self.rate.cycles(ns))
@@ -287,7 +287,7 @@ impl<A: SpinApi> Victim for GpuVictim<A> {
         places.any(|place| self.stamps.start_ns(place) > self.stamps.end_ns(place))
     }
 
-    /// What kernels write is seen microseconds later.
+    /// Writes of kernels are seen microseconds later.
     fn settled(&self) -> Duration {
         Duration::from_micros(200)
     }

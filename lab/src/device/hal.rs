@@ -14,7 +14,7 @@ pub(crate) enum SpinHal {
     /// A HIP device, with the kernels of the file that XSCHED_HIP_KERNELS names, or those for
     /// gfx942 that are part of the program.
     Hip,
-    /// The same HIP device with Lv3 through the AMD kernel driver (/dev/kfd).
+    /// The HIP device with Lv3 through the AMD kernel driver (/dev/kfd).
     Kfd,
 }
 
@@ -56,11 +56,11 @@ pub(crate) use on_device;
 /// The device that works, and why none of those that were tried before.
 #[derive(Debug)]
 pub(crate) struct Choice<H, D> {
-    /// What it is reached by.
+    /// Interface that reaches the device.
     pub(crate) hal: H,
     /// The device.
     pub(crate) device: D,
-    /// Those that cannot be used, and why not.
+    /// Devices that cannot be used, and why not.
     pub(crate) passed_over: Vec<(H, CommandError)>,
 }
 
@@ -86,7 +86,7 @@ mod tests {
     use super::SpinHal::{Cuda, Hip, Host, Kfd};
     use super::*;
 
-    /// What is chosen where only these devices work, and what was passed over.
+    /// Returns the choice where only these devices work, and the devices that were passed over.
     fn chosen(asked: Option<SpinHal>, works: &[SpinHal]) -> Option<(SpinHal, Vec<SpinHal>)> {
         let open = |hal: SpinHal| match works.contains(&hal) {
             true => Ok(hal),

@@ -16,16 +16,16 @@ use crate::stats::ns_of;
 
 /// Workgroups that fill a compute unit, which has room for 2,048 work-items.
 const PER_UNIT: u32 = 8;
-/// The same for those that use half of its local memory each, and for those that all have to be
-/// there at once, with room to spare.
+/// Workgroups for a compute unit if they use half of its local memory each, or all have to be there
+/// at once, with room to spare.
 const FEW_PER_UNIT: u32 = 2;
-/// A launch shows how long a round takes if it takes so long, or has so many rounds.
+/// A launch shows how long a round takes if it takes this time, or has `ROUNDS_MAX` rounds.
 const MEASURABLE: Duration = Duration::from_millis(2);
 /// See above.
 const ROUNDS_MAX: u64 = 1 << 20;
 /// Rounds of a command, at least, so that it can be stopped between two.
 const ROUNDS_MIN: u64 = 4;
-/// What kernels write is seen so much later, at most.
+/// Longest time until what kernels write is seen.
 const SEEN: Duration = Duration::from_micros(200);
 /// Undisturbed launches whose results have to be the same.
 const REFERENCES: u32 = 3;
@@ -35,7 +35,7 @@ const REFERENCES: u32 = 3;
 pub(crate) struct HipWorker {
     command: StreamCommand<HipApi>,
     memory: WorkMemory,
-    /// What had been added up before the first command, and what each adds.
+    /// Sums before the first command, and what each command adds.
     base: (u64, u64),
     each: u64,
     probe: ClockProbe<HipApi>,
@@ -46,7 +46,7 @@ pub(crate) struct HipWorker {
     pace: WorkPace,
 }
 
-/// Workgroups for a share of a device with so many compute units.
+/// Returns the workgroups for a share of a device with this number of compute units.
 fn blocks(kind: Kind, share: Share, units: u32) -> u32 {
     let per_unit = match kind {
         Kind::Lds | Kind::Meeting | Kind::Cooperative => FEW_PER_UNIT,
@@ -106,7 +106,7 @@ struct WorkPace {
 }
 
 impl WorkPace {
-    /// For commands of so many nanoseconds on a device that says how long so many rounds take. It
+    /// For commands of `ns` nanoseconds on a device where `run` says how long rounds take. It
     /// begins with one round: where instructions are interpreted that may take a tenth of a second.
     fn measure(
         ns: u64,
@@ -122,13 +122,13 @@ impl WorkPace {
         Ok(Self { rounds: wanted, round: Duration::from_nanos(round_ns) })
     }
 
-    /// What a command takes.
+    /// Returns the time that a command takes, in nanoseconds.
     fn command_ns(self) -> u64 {
         ns_of(self.round).saturating_mul(self.rounds)
     }
 }
 
-/// What each undisturbed run adds to the sum.
+/// Returns what each undisturbed run adds to the sum.
 fn reference(
     memory: &WorkMemory,
     mut run: impl FnMut() -> Result<(), LabError>,
@@ -164,12 +164,12 @@ impl Victim for HipWorker {
         self.memory.last_ns()
     }
 
-    /// They say about once in a microsecond that they run, so silence is enough.
+    /// The kernels write about once in a microsecond that they run, so silence is enough.
     fn is_inside(&self) -> bool {
         false
     }
 
-    /// They write once in a round, which is seen microseconds later.
+    /// The kernels write once in a round, which is seen microseconds later.
     fn settled(&self) -> Duration {
         SEEN.max(self.pace.round * 2)
     }
@@ -196,7 +196,7 @@ impl Victim for HipWorker {
 }
 
 impl Worker for HipWorker {
-    /// Which commands were wrong cannot be told from the sum, so it is one if any was.
+    /// The sum does not tell which commands were wrong, so it is one if any was.
     fn sums(&mut self) -> Result<CheckedCounts, LabError> {
         let (sum, blocks) = self.memory.sums();
         let finished = blocks.wrapping_sub(self.base.1) / u64::from(self.memory.blocks());
@@ -223,8 +223,8 @@ impl Side for SideCalls {
 mod tests {
     use super::*;
 
-    /// The pace of a device on which a launch and a round take so long, for commands of 2 ms, and
-    /// how long it took to find out.
+    /// Returns the pace of a device on which a launch and a round take these times, for commands of
+    /// 2 ms, and how long it took to find out.
     fn modelled(launch_ns: u64, round_ns: u64) -> (WorkPace, Duration) {
         let mut passed = Duration::ZERO;
         let pace = WorkPace::measure(2_000_000, |rounds| {

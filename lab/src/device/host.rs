@@ -64,7 +64,7 @@ impl BenchDevice for Host {
         Err(LabError::new("the processor as a device has no gates that other processes can close"))
     }
 
-    /// It has no waves.
+    /// The processor has no waves.
     fn command(&self, ns: u64, _: u32) -> Result<HostCommand, LabError> {
         Ok(self.busy.command(ns))
     }
@@ -83,7 +83,7 @@ impl BenchDevice for Host {
         100.0
     }
 
-    /// It has no priorities.
+    /// The processor has no priorities.
     fn stream(&self, _: bool) -> Result<HostStream, LabError> {
         let halves = self.device.clone().open(QueueId::new(0, 0), ());
         let halves = halves.map_err(LabError::new)?;
@@ -127,7 +127,7 @@ impl Victim for HostVictim {
         Witness::now_ns()
     }
 
-    /// It is the host's own clock.
+    /// The clock is the host's own.
     fn last_ns(&mut self) -> Result<(u64, u64), LabError> {
         Ok((self.witness.last_ns(), 0))
     }

@@ -1,4 +1,4 @@
-//! What the experiments with interrupts need of a device.
+//! Operations of a device that the experiments with interrupts need.
 
 use xsched_core::hal::Backend;
 
@@ -37,8 +37,8 @@ pub(crate) trait Interruptible: BenchDevice {
     /// An allocation and its end, as programs make them; and a copy to the device and back.
     fn side(&self) -> Result<Box<dyn Side>, LabError>;
 
-    /// What is known about how the device holds streams: names and values, such as how a wait for
-    /// a word is lowered and where the word is.
+    /// Returns what is known about how the device holds streams: names and values, such as how a
+    /// wait for a word is lowered and where the word is.
     fn traits(&self) -> Vec<(String, String)> {
         Vec::new()
     }

@@ -26,12 +26,12 @@ use crate::kernels::{SideCalls, WorkKernels};
 
 pub(crate) use xsched_hal_kfd::topology::Sysfs;
 
-/// What can be seen and done below HIP.
+/// Access below HIP, through the kernel driver.
 #[derive(Debug)]
 pub(crate) struct DriverAccess {
     /// Tells which of the driver's queues a stream is.
     pub(crate) attribution: Box<dyn Attribution>,
-    /// What suspends queues, or why nothing does.
+    /// Mechanism that suspends queues, or why nothing does.
     pub(crate) mechanism: Result<Arc<dyn Mechanism>, LabError>,
 }
 
@@ -263,7 +263,7 @@ impl Interruptible for Kfd {
         named.map(|(name, value)| (name.to_owned(), value)).into()
     }
 
-    /// Those of other processes that were there before this one opened the device.
+    /// Returns the tenants of other processes that were there before this one opened the device.
     fn tenants(&self) -> Result<Vec<Tenant>, LabError> {
         if self.places().is_empty() {
             let pci = &self.hip.api().about().pci;

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{LabError, Victim};
 
-/// What a kernel does.
+/// Work of a kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Kind {
@@ -43,13 +43,13 @@ impl Kind {
         Self::Cooperative,
     ];
 
-    /// Whether it runs in the ring of the queue in which it is launched, as far as is known, so
-    /// that a hold of the queue has to stop it.
+    /// Returns whether it runs in the ring of the queue in which it is launched, as far as is
+    /// known, so that a hold of the queue has to stop it.
     pub(crate) const fn is_in_its_ring(self) -> bool {
         !matches!(self, Self::Cooperative)
     }
 
-    /// Its name.
+    /// Name of the kind in records.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Alu => "alu",
@@ -95,7 +95,7 @@ pub(crate) enum Share {
 }
 
 impl Share {
-    /// Its name.
+    /// Name of the share in records.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::One => "one",
@@ -114,7 +114,7 @@ impl fmt::Display for Share {
 /// A kernel to be interrupted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Load {
-    /// What it does.
+    /// Work of the kernels.
     pub(crate) kind: Kind,
     /// How much of the device it takes.
     pub(crate) share: Share,
@@ -122,18 +122,18 @@ pub(crate) struct Load {
     pub(crate) ns: u64,
 }
 
-/// What commands found out about their results.
+/// Results that commands checked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct CheckedCounts {
     /// Commands that ran to their end.
     pub(crate) finished: u64,
-    /// Those of them with a wrong result.
+    /// Commands with a wrong result.
     pub(crate) wrong: u64,
 }
 
 /// Commands that write down when they run and whether their results are right, for one queue.
 pub(crate) trait Worker: Victim {
-    /// What they found out so far.
+    /// Returns the results that the commands have checked up to now.
     fn sums(&mut self) -> Result<CheckedCounts, LabError>;
 
     /// Device time of a command, in nanoseconds, as measured: about what was asked for, and more

@@ -29,7 +29,7 @@ use xsched_hal_stream::SharedPage;
 pub(crate) struct LabError(String);
 
 impl LabError {
-    /// What a device, or the runtime on it, refused.
+    /// Makes an error from what a device, or the runtime on it, refused.
     pub(crate) fn new(error: impl Display) -> Self {
         Self(error.to_string())
     }
@@ -56,14 +56,14 @@ pub(crate) fn until<T>(
     }
 }
 
-/// What a figure was measured on.
+/// Device that a figure was measured on.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Described {
     /// The backend: `cuda`, `hip`, `host`.
     pub(crate) hal: &'static str,
     /// The device's name.
     pub(crate) device: String,
-    /// Its driver.
+    /// Name and version of the driver.
     pub(crate) driver: String,
     /// Where it is.
     pub(crate) pci: String,
@@ -100,7 +100,7 @@ impl QueueParams {
 
 /// A device to experiment on.
 pub(crate) trait BenchDevice: Sync {
-    /// What is launched.
+    /// Command to launch.
     type Command: Clone + Send + Sync + 'static;
     /// The backend.
     type Backend: Backend<
@@ -115,7 +115,7 @@ pub(crate) trait BenchDevice: Sync {
     /// A way past the runtime.
     type Stream: PlainStream<Self::Command>;
 
-    /// What it is.
+    /// Returns the description of the device.
     fn describe(&self) -> Described;
 
     /// Opens the device.
@@ -133,7 +133,7 @@ pub(crate) trait BenchDevice: Sync {
         word: usize,
     ) -> Result<<Self::Backend as Backend>::Config, LabError>;
 
-    /// A command that takes the whole device for so many nanoseconds, in so many waves of blocks
+    /// A command that takes the whole device for `ns` nanoseconds, in `waves` waves of blocks
     /// one after the other, where the device has such a thing.
     fn command(&self, ns: u64, waves: u32) -> Result<Self::Command, LabError>;
 
@@ -146,7 +146,7 @@ pub(crate) trait BenchDevice: Sync {
     /// A command that does nothing.
     fn nothing(&self) -> Self::Command;
 
-    /// Commands of so many nanoseconds that write down when they run.
+    /// Commands of `ns` nanoseconds that write down when they run.
     fn victim(&self, ns: u64) -> Result<Self::Victim, LabError>;
 
     /// How much longer than its bound a hold at Lv1 or Lv2 may take, in microseconds.
@@ -158,22 +158,22 @@ pub(crate) trait BenchDevice: Sync {
 
 /// Commands that write down when they run, for one queue.
 pub(crate) trait Victim {
-    /// What is launched.
+    /// Command to launch.
     type Command: Clone + Send + Sync + 'static;
 
     /// The next command.
     fn next(&mut self) -> Self::Command;
 
-    /// Whether noting down the time makes its commands longer than they were asked to be.
+    /// Returns whether noting down the time makes its commands longer than they were asked to be.
     fn is_longer(&self) -> bool;
 
-    /// What is different whenever the victim has got on.
+    /// Returns a number that is different whenever the victim has got on.
     fn marks(&self) -> u64;
 
-    /// Whether a command has started and not ended.
+    /// Returns whether a command has started and not ended.
     fn is_inside(&self) -> bool;
 
-    /// What has not changed for so long does not change any more.
+    /// Time after which marks that have not changed do not change any more.
     fn settled(&self) -> Duration;
 
     /// The host's clock, in nanoseconds from some moment.
@@ -197,6 +197,6 @@ pub(crate) trait PlainStream<C>: Send {
     /// Waits for everything.
     fn wait(&mut self) -> Result<(), LabError>;
 
-    /// Launches a command when fewer than so many are in flight.
+    /// Launches a command when fewer than `threshold` are in flight.
     fn launch_within(&mut self, command: &C, threshold: u32) -> Result<(), LabError>;
 }

@@ -13,11 +13,11 @@ use crate::device::{Described, LabError, QueueParams};
 pub(crate) const SPACING_US: u32 = 300;
 /// Priorities of the two tasks.
 const PRIORITIES: (i32, i32) = (10, 0);
-/// What the foreground may have in flight, in commands.
+/// Commands that the foreground may have in flight.
 const FOREGROUND_WINDOW: u32 = 64;
 
 /// How tasks are kept apart. Read and written as `plain`, `priority`, `lv1`, `gate` (one for each
-/// command), `gate@200` (so many microseconds apart), `gate+priority`, `lv3`, `processes-plain`,
+/// command), `gate@200` (200 microseconds apart), `gate+priority`, `lv3`, `processes-plain`,
 /// `processes-lv1` and `processes-gate`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
@@ -53,7 +53,7 @@ pub(crate) enum Apart {
 }
 
 impl Mode {
-    /// Those that make sense on a device, up to a level.
+    /// Returns the modes that make sense on a device, up to a level.
     pub(crate) fn of(device: &Described, level_max: u8) -> Vec<Self> {
         let modes = [
             Self::Plain,
@@ -79,9 +79,9 @@ impl Mode {
         modes.into_iter().filter(applies).collect()
     }
 
-    /// What a user gets without saying anything, on a device with this highest level: its level,
-    /// with gates at the default spacing. To the processor as a device a gate at intervals means
-    /// nothing.
+    /// Returns the mode that a user gets without saying anything, on a device with this highest
+    /// level: its level, with gates at the default spacing. To the processor as a device a gate at
+    /// intervals means nothing.
     pub(crate) fn by_default(hal: &str, level: u8) -> Self {
         match level {
             3.. => Self::Lv3,

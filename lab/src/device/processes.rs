@@ -25,17 +25,17 @@ const LAUNCHED: usize = 2;
 const STATE: usize = 3;
 /// The background runs.
 const RUNNING: u32 = 1;
-/// It is to end.
+/// The process is to end.
 const END: u32 = 2;
 
 /// Between two looks at the request to launch nothing.
 const LOOK: Duration = Duration::from_micros(20);
-/// A process has so long to open its device, which takes seconds where kernels are compiled first.
+/// Time limit for a process to open its device, seconds where kernels are compiled first.
 const START: Duration = Duration::from_secs(60);
-/// A process has so long to end by itself, behind what it has submitted.
+/// Time limit for a process to end by itself, behind what it has submitted.
 const LEAVE: Duration = Duration::from_secs(60);
 
-/// What a background process is to do.
+/// Task of a background process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Request {
     /// The file of the page that both have.
@@ -44,7 +44,7 @@ pub(crate) struct Request {
     pub(crate) apart: Apart,
     /// Device time of its commands, in nanoseconds.
     pub(crate) command_ns: u64,
-    /// Their waves of blocks.
+    /// Waves of blocks of the commands.
     pub(crate) waves: u32,
     /// Commands in flight.
     pub(crate) threshold: u32,

@@ -25,7 +25,7 @@ pub(crate) enum LaunchPath {
     Queue {
         /// How it is made.
         making: QueueParams,
-        /// Its priority.
+        /// Priority of the queue.
         priority: i32,
         /// Commands in flight.
         threshold: u32,
@@ -34,12 +34,12 @@ pub(crate) enum LaunchPath {
     },
 }
 
-/// What the policy is told about a queue.
+/// Hints that the policy gets about a queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Options {
-    /// Its priority.
+    /// Priority of the queue.
     pub(crate) priority: i32,
-    /// Its part of the device in percent, 0 to 100.
+    /// Part of the device in percent, 0 to 100.
     pub(crate) percent: Option<u8>,
     /// The process that it counts for.
     pub(crate) process: u32,
@@ -68,7 +68,7 @@ impl<B: BenchDevice> Runner<B> {
         Self::scheduled(bench, device, making, options, (threshold, batch))
     }
 
-    /// A queue with these hints, and with so many commands in flight and per fence.
+    /// Makes a queue with these hints, and with these numbers of commands in flight and per fence.
     pub(crate) fn scheduled(
         bench: &B,
         device: &Device<B::Backend>,
@@ -138,7 +138,7 @@ impl<B: BenchDevice> Runner<B> {
         }
     }
 
-    /// Launches so many commands and waits for the last. How long that took.
+    /// Launches `count` commands and waits for the last. Returns how long that took.
     pub(crate) fn run(&mut self, command: &B::Command, count: u32) -> Result<Duration, LabError> {
         let (start, mut last) = (Instant::now(), None);
         for _ in 0..count {

@@ -21,7 +21,7 @@ struct StepParams {
     what: &'static str,
     share: Share,
     queues: u32,
-    /// Whether the queue is busy when it is interrupted.
+    /// Set if the queue is busy when it is interrupted.
     busy: bool,
     interrupts: u32,
 }
@@ -46,12 +46,12 @@ const STEPS: [StepParams; 8] = [
     params("a hundred interrupts of the full device", Share::Full, (1, true, 100)),
 ];
 
-/// What became of a step.
+/// Outcome of a step.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Step {
     /// With which mechanism.
     pub(crate) mechanism: String,
-    /// What was done.
+    /// Step that was done.
     pub(crate) what: String,
     /// Why nothing more is done, if so.
     pub(crate) stopped: Option<String>,

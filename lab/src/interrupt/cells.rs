@@ -1,5 +1,5 @@
-//! What an interrupt costs: for each combination, trials with all moments written down; and storms
-//! of interrupts after which results are compared.
+//! Costs of an interrupt: for each combination, trials with all moments written down; and storms of
+//! interrupts after which results are compared.
 
 use std::thread;
 use std::time::Duration;
@@ -21,7 +21,7 @@ pub(crate) const SEED: u64 = 1;
 const WINNER_NS: u64 = 20_000;
 /// Between two looks at the kernel's log in a storm, in interrupts.
 const LOOK: u32 = 100;
-/// A storm's holds last up to so long, in nanoseconds.
+/// Longest hold of a storm, in nanoseconds.
 const HOLD_NS: u64 = 100_000;
 
 /// A combination.
@@ -29,7 +29,7 @@ const HOLD_NS: u64 = 100_000;
 pub(crate) struct Combination {
     /// How it is interrupted.
     pub(crate) mechanism: String,
-    /// What is.
+    /// Load that is interrupted.
     pub(crate) load: Load,
     /// In how many queues.
     pub(crate) queues: u32,
@@ -65,16 +65,16 @@ pub(crate) struct Trial {
 }
 
 impl Trial {
-    /// Whether a victim ran though the backend had said that it does not.
+    /// Returns whether a victim ran though the backend had said that it does not.
     pub(crate) const fn ran_on(&self) -> bool {
         self.last_ns > self.effect_ns.saturating_add(self.unsure_ns)
     }
 }
 
-/// What came out of a combination.
+/// Figures of a combination.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Cell {
-    /// Which.
+    /// Combination that was measured.
     pub(crate) combination: Combination,
     /// From the first call to the victims' last instruction.
     pub(crate) quiet: Quantiles,
@@ -90,7 +90,7 @@ pub(crate) struct Cell {
     pub(crate) ran_on: u64,
     /// By how much the device's moments may be off, in microseconds.
     pub(crate) unsure_us: f64,
-    /// What the commands found out.
+    /// Results that the commands checked.
     pub(crate) sums: CheckedCounts,
     /// Commands that were launched and did not run exactly once.
     pub(crate) lost: i64,
@@ -188,14 +188,14 @@ fn difference(launched: u64, finished: u64) -> i64 {
     i64::try_from(i128::from(launched) - i128::from(finished)).unwrap_or(i64::MAX)
 }
 
-/// What came out of a storm.
+/// Figures of a storm.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Storm {
-    /// What was interrupted, and how.
+    /// Load that was interrupted, and how.
     pub(crate) combination: Combination,
     /// How often.
     pub(crate) interrupts: u32,
-    /// What the commands found out.
+    /// Results that the commands checked.
     pub(crate) sums: CheckedCounts,
     /// Commands that were launched and did not run exactly once.
     pub(crate) lost: i64,
@@ -204,7 +204,7 @@ pub(crate) struct Storm {
 }
 
 impl Storm {
-    /// Whether every command ran once and had the right result.
+    /// Returns whether every command ran once and had the right result.
     pub(crate) const fn is_right(&self) -> bool {
         self.sums.wrong == 0 && self.lost == 0 && self.stopped.is_none()
     }

@@ -58,7 +58,7 @@ pub(crate) mod tests {
     pub(crate) struct Scripted(VecDeque<Vec<String>>);
 
     impl Scripted {
-        /// Quiet for so many looks, then this line.
+        /// Quiet for `quiet` looks, then this line.
         pub(crate) fn after(quiet: usize, line: &str) -> Watch {
             let mut looks = VecDeque::from(vec![Vec::new(); quiet]);
             looks.push_back(vec![line.to_owned()]);

@@ -1,4 +1,4 @@
-//! What other calls to the device take while victims run and while they are interrupted:
+//! Times of other calls to the device while victims run and while they are interrupted:
 //! allocations, copies, and a queue's first launch. Some of them wait until the victims go on;
 //! that is found out without waiting for ever.
 
@@ -23,7 +23,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// Queues of the first launches are numbered from here.
 const FIRST_QUEUE: u32 = 1_000;
 
-/// Which call.
+/// Call to take the time of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Call {
@@ -35,24 +35,24 @@ pub(crate) enum Call {
     FirstLaunch,
 }
 
-/// What the victims do.
+/// State of the victims.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum State {
-    /// There is no work.
+    /// No work.
     Idle,
-    /// They run.
+    /// The victims run.
     Running,
-    /// They are interrupted.
+    /// The victims are interrupted.
     Interrupted,
 }
 
-/// What a call takes in a state.
+/// Times of a call in a state.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Row {
-    /// Which call.
+    /// Call that was made.
     pub(crate) call: Call,
-    /// What the victims did.
+    /// State of the victims.
     pub(crate) state: State,
     /// How long it took, where it did not wait for the victims.
     pub(crate) time: Quantiles,
@@ -62,7 +62,7 @@ pub(crate) struct Row {
     pub(crate) error: Option<String>,
 }
 
-/// Takes the time of each call in each state, so many times.
+/// Takes the time of each call in each state, `times` times.
 pub(crate) fn measure<K: Interruptible>(
     device: &K,
     mechanism: &str,

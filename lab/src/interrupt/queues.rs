@@ -24,7 +24,7 @@ const POLL_DELAY: Duration = Duration::from_micros(20);
 /// Readings of a clock, of which the quickest counts.
 const READINGS: usize = 9;
 
-/// What a backend's queues are made of.
+/// Parts of a backend's queues.
 type Parts<B> = Halves<
     <<B as BenchDevice>::Backend as Backend>::Submit,
     <<B as BenchDevice>::Backend as Backend>::Retire,
@@ -66,7 +66,7 @@ impl<K: Interruptible> fmt::Debug for Queues<K> {
 }
 
 impl<K: Interruptible> Queues<K> {
-    /// Opens so many queues, with commands of their own for each.
+    /// Opens `count` queues, with commands of their own for each.
     pub(crate) fn open(
         device: &K,
         mechanism: &str,
@@ -167,12 +167,12 @@ impl<K: Interruptible> Queues<K> {
         Ok(Calls { enter_ns, return_ns, effect_ns: self.now_ns() })
     }
 
-    /// What has changed whenever one of them has got on.
+    /// Returns a number that changes whenever one of the victims has got on.
     pub(crate) fn marks(&self) -> u64 {
         self.queues.iter().map(|queue| queue.worker.marks()).fold(0, u64::wrapping_add)
     }
 
-    /// What has not changed for so long does not change any more.
+    /// Time after which marks that have not changed do not change any more.
     pub(crate) fn settled(&self) -> Duration {
         self.queues.iter().map(|queue| queue.worker.settled()).max().unwrap_or_default()
     }
@@ -216,7 +216,7 @@ impl<K: Interruptible> Queues<K> {
         Ok(first.unwrap_or_default())
     }
 
-    /// What all commands found out, and how many were launched.
+    /// Returns the results that all commands checked, and how many commands were launched.
     pub(crate) fn sums(&mut self) -> Result<(CheckedCounts, u64), LabError> {
         let (mut all, mut launched) = (CheckedCounts::default(), 0);
         for queue in &mut self.queues {

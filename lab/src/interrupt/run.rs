@@ -20,7 +20,7 @@ const NOTE: u32 = 1_000;
 /// a process.
 const MAPPED: u32 = 24;
 
-/// What is run.
+/// Runs to make, with their sizes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Plan {
     /// Mechanisms; all that can be used if empty.
@@ -47,24 +47,24 @@ pub(crate) struct Plan {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub(crate) enum Event<'a> {
-    /// What comes next.
+    /// A combination or a storm begins.
     Begin {
-        /// Which part of the whole.
+        /// Part of the whole.
         part: &'static str,
         /// With which mechanism.
         mechanism: &'a str,
-        /// What.
+        /// Combination or step, in words.
         what: String,
     },
     /// A trial is done.
     Trial {
         /// Of which combination.
         combination: &'a Combination,
-        /// Its moments.
+        /// Moments of the trial.
         #[serde(flatten)]
         trial: Trial,
     },
-    /// So many interrupts of a storm are done.
+    /// Interrupts of a storm are done.
     Storm {
         /// Of which combination.
         combination: &'a Combination,
@@ -73,7 +73,7 @@ pub(crate) enum Event<'a> {
     },
 }
 
-/// What is seen, and where it is told.
+/// Observers of the stages: the kernel's log, and where everything is told.
 pub(crate) struct Stages<'a> {
     /// The kernel's log.
     pub(crate) watch: &'a mut Watch,
@@ -91,16 +91,16 @@ impl std::fmt::Debug for Stages<'_> {
     }
 }
 
-/// What came out.
+/// Figures of the bench.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct Results {
     /// On what.
     pub(crate) device: Described,
-    /// What was run.
+    /// Plan that was run.
     pub(crate) plan: Plan,
     /// Mechanisms that were used.
     pub(crate) mechanisms: Vec<String>,
-    /// Those that cannot be, and why.
+    /// Mechanisms that cannot be used, and why.
     pub(crate) refused: Vec<(String, String)>,
     /// How the device holds streams.
     pub(crate) traits: Vec<(String, String)>,
@@ -118,14 +118,14 @@ pub(crate) struct Results {
     pub(crate) meanwhile: Vec<Row>,
     /// Combinations that failed without harm, and why.
     pub(crate) failures: Vec<(Combination, String)>,
-    /// What there was no time for.
+    /// Parts for which no time was left.
     pub(crate) left_out: Vec<String>,
     /// Why not everything was done, if so.
     pub(crate) stopped: Option<String>,
 }
 
 impl Results {
-    /// Whether anything was not as it should be.
+    /// Returns whether anything was not as it should be.
     pub(crate) fn is_finding(&self) -> bool {
         let ran_on = self.cells.iter().any(|cell| {
             let held = cell.combination.load.kind.is_in_its_ring();
@@ -196,7 +196,7 @@ struct All<'a, 'b, K: Interruptible> {
     mechanism: &'a str,
     stages: &'a mut Stages<'b>,
     outcome: &'a mut Results,
-    /// Its share of the time ends with this share of the whole.
+    /// Share of the whole time at which the time of this mechanism ends.
     until: f64,
 }
 
@@ -230,7 +230,7 @@ impl<K: Interruptible> All<'_, '_, K> {
         self.looked();
     }
 
-    /// Whether the log, or a storm, has ended everything.
+    /// Returns whether the log, or a storm, has ended everything.
     fn looked(&mut self) -> bool {
         if let Err(line) = self.stages.watch.check() {
             self.outcome.stopped.get_or_insert(line);
@@ -238,7 +238,7 @@ impl<K: Interruptible> All<'_, '_, K> {
         self.outcome.stopped.is_some()
     }
 
-    /// Whether the time of this mechanism is used up, so that something is left out.
+    /// Returns whether the time of this mechanism is used up, so that something is left out.
     fn leaves_out(&mut self, part: f64, what: &str) -> bool {
         let late = self.stages.pace.is_late(part);
         if late {

@@ -1,4 +1,4 @@
-//! What `bench interrupt` has shown.
+//! Verdicts on `bench interrupt`.
 
 use serde_json::{Value, json};
 
@@ -12,7 +12,7 @@ use crate::stats::P99_SAMPLES;
 /// Interrupts after which results have to be right.
 const INTERRUPTS: u64 = 100_000;
 
-/// What was said of the whole: why it ended early, and what failed.
+/// Adds the notes on the whole: why it ended early, and what failed.
 fn noted(record: &Value, judged: Judged) -> Result<Judged, LabError> {
     let words = |key: &str| record.get(key).and_then(Value::as_str);
     let failures: Vec<(Combination, String)> = list(record, "failures")?;
@@ -82,7 +82,7 @@ pub(crate) fn latency(record: &Value) -> Result<Judged, LabError> {
     Ok(elsewhere(&cells).into_iter().fold(judged, Judged::noting))
 }
 
-/// What is to be said of kernels that are not in the queue's ring.
+/// Returns the note on kernels that are not in the queue's ring.
 fn elsewhere(cells: &[Cell]) -> Option<String> {
     let cells = cells.iter().filter(|cell| !cell.combination.load.kind.is_in_its_ring());
     let (ran_on, trials) = cells

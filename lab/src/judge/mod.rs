@@ -23,14 +23,13 @@ pub(crate) use wait_placement::{firsts, rings, words};
 pub(crate) const INTERRUPT_US: f64 = 100.0;
 /// How many times sooner than Lv1 an interrupt is to be (row 4.1.1).
 const SOONER: f64 = 40.0;
-/// An interrupt does not depend on the commands' length if no median is more than so many times
-/// another.
+/// Ratio of two medians up to which an interrupt does not depend on the commands' length.
 const FLAT: f64 = 2.0;
 /// The length of commands in row 7.3.1, in nanoseconds, and how much longer they may have become
 /// by writing down the time.
 const COMMAND_NS: std::ops::RangeInclusive<u64> = 500_000..=562_500;
-/// What the foreground's P99 may be over its P99 alone (row 7.2.1), and what part of the device
-/// that the foreground leaves the background has at least.
+/// Upper limit of the foreground's P99 over its P99 alone (row 7.2.1), and least part of the device
+/// that the foreground leaves which the background gets.
 const BESIDE: (f64, f64) = (1.30, 0.5);
 /// The foreground's share of the device if it were alone in row 7.2.1, and how far from it a run
 /// may be to be judged.
@@ -39,7 +38,7 @@ const LOAD: (f64, f64) = (0.20, 0.02);
 const PARTS: (f64, f64) = (5.0, 0.015);
 /// A partition that was measured for less long, in milliseconds, is not judged.
 const MEASURED_MS: u64 = 4_000;
-/// What a row of commands at Lv1 may take longer (row 7.4.1), and what is little (row 7.3.3).
+/// Longest extra time of a row of commands at Lv1 (row 7.4.1), and what is little (row 7.3.3).
 const OVERHEAD: (f64, f64) = (0.034, 0.01);
 /// Processor time that may be added (row 7.4.2).
 const PROCESSOR: f64 = 0.05;
@@ -48,14 +47,14 @@ const ROUNDS: usize = 11;
 /// Commands in flight from which on the overhead is to be little (row 7.3.3).
 const FROM: u32 = 10;
 
-/// What an experiment shows.
+/// Verdict on an experiment.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Judged {
     /// The figures, by name; times say their unit in it.
     pub(crate) results: Map<String, Value>,
-    /// Whether the goal was reached; `None` where there were too few samples to tell.
+    /// Set if the goal was reached; `None` where there were too few samples to tell.
     pub(crate) pass: Option<bool>,
-    /// What a reader has to know beside the figures.
+    /// Notes that a reader needs beside the figures.
     pub(crate) notes: Vec<String>,
     /// Why the device cannot show it at all.
     pub(crate) not_run: Option<String>,
@@ -99,12 +98,12 @@ fn all(verdicts: impl IntoIterator<Item = Option<bool>>) -> Option<bool> {
     (!verdicts.is_empty() && !verdicts.contains(&None)).then_some(true)
 }
 
-/// Whether a time over that alone is below a limit; `None` if it is faster than alone.
+/// Returns whether a time over that alone is below a limit; `None` if it is faster than alone.
 fn is_within(over_alone: f64, limit: f64) -> Option<bool> {
     (!is_faster_than_alone(over_alone, limit)).then_some(over_alone < limit)
 }
 
-/// What a reader has to know where a time over that alone has no verdict.
+/// Returns the note for a time over that alone that has no verdict.
 fn disturbed(over_alone: f64, limit: f64) -> String {
     if is_faster_than_alone(over_alone, limit) {
         return format!(" ({FASTER_THAN_ALONE})");
@@ -124,7 +123,7 @@ fn latency(row: &preempt::Row) -> Value {
     })
 }
 
-/// Whether the P99 of an interrupt is below the plan's limit.
+/// Returns whether the P99 of an interrupt is below the plan's limit.
 fn below_limit(row: &preempt::Row) -> Option<bool> {
     row.quiet.p99_us.map(|p99| p99 < INTERRUPT_US)
 }
@@ -183,7 +182,7 @@ pub(crate) fn interrupt(record: &Value) -> Result<Judged, LabError> {
     Ok(Judged::new(results, all(verdicts)))
 }
 
-/// What a user of the device that a record is of gets by default.
+/// Returns the mode that a user of the device that a record is of gets by default.
 fn default_mode(record: &Value) -> Result<Mode, LabError> {
     let hal = record.pointer("/device/hal").and_then(Value::as_str);
     let level = record.pointer("/device/level").and_then(Value::as_u64);

@@ -1,4 +1,4 @@
-//! What `bench placement` has shown.
+//! Verdicts on `bench placement`.
 
 use serde_json::{Value, json};
 
@@ -6,7 +6,7 @@ use super::{Judged, all, list};
 use crate::device::LabError;
 use crate::wait_placement::{First, Rings, Row};
 
-/// What was said of the whole.
+/// Adds the notes on the whole.
 fn noted(record: &Value, judged: Judged) -> Result<Judged, LabError> {
     let left_out: Vec<(String, String)> = list(record, "left_out")?;
     let left_out = left_out.into_iter().map(|(what, why)| format!("left out: {what}: {why}"));
@@ -54,7 +54,8 @@ pub(crate) fn firsts(record: &Value) -> Result<Judged, LabError> {
     noted(record, Judged::new(json!({ "calls": figures }), None))
 }
 
-/// Which stream stops which: those with rings of their own neither stop others nor are stopped.
+/// Judges which stream stops which: those with rings of their own neither stop others nor are
+/// stopped.
 pub(crate) fn rings(record: &Value) -> Result<Judged, LabError> {
     let found = record.get("rings").filter(|rings| !rings.is_null()).cloned();
     let Some(found) = found else {

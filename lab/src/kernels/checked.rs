@@ -10,14 +10,13 @@ use super::witness::{STAMP_NS, Witness, now_ns};
 /// Words of memory that [`CheckedKind::Memory`] walks through: 256 KiB, more than a first-level
 /// cache.
 const WORDS: usize = 1 << 15;
-/// Steps of [`CheckedKind::Memory`] and [`CheckedKind::Atomics`] take about so many times as long
-/// as one of
-/// [`CheckedKind::Registers`].
+/// Ratio of the time of a step of [`CheckedKind::Memory`] or [`CheckedKind::Atomics`] to that
+/// of one of [`CheckedKind::Registers`], about.
 const SLOWER: u64 = 4;
-/// What a command's state begins with.
+/// Value that a command's state begins with.
 const SEED: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// What a checked command does.
+/// Work of a checked command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CheckedKind {
     /// Computes in registers.
@@ -28,7 +27,7 @@ pub(crate) enum CheckedKind {
     Atomics,
 }
 
-/// What [`checked`] commands found out about themselves.
+/// Results that [`checked`] commands found out about themselves.
 #[derive(Debug, Default)]
 pub(crate) struct CheckCounters {
     finished: AtomicU64,
@@ -41,7 +40,7 @@ impl CheckCounters {
         self.finished.load(Ordering::Acquire)
     }
 
-    /// Those of them whose result was not what it should have been.
+    /// Returns the commands whose result was not what it should have been.
     pub(crate) fn wrong(&self) -> u64 {
         self.wrong.load(Ordering::Acquire)
     }

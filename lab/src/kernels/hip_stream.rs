@@ -8,7 +8,7 @@ use xsched_hal_stream::{SpinApi, StreamApi};
 
 use super::hip_word::PlacedWord;
 
-/// Which stream.
+/// Stream to launch in, by its ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Ring {
     /// One with a mask of compute units, and so with a hardware ring of its own.
@@ -20,7 +20,7 @@ pub enum Ring {
 }
 
 impl Ring {
-    /// Its name.
+    /// Name of the ring.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -67,7 +67,7 @@ impl BareStream {
         unsafe { self.api.launch_native(command, self.stream) }
     }
 
-    /// What is launched from now on waits until the word is 0.
+    /// Has what is launched from now on wait until the word is 0.
     ///
     /// # Errors
     /// If the runtime has no such waits, or not for words in that place.

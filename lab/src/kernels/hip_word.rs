@@ -11,7 +11,7 @@ use xsched_hal_stream::StreamApi;
 
 /// Bytes of a word's memory, of which the first four are the word: those that signal memory has.
 const BYTES: usize = 8;
-/// What memory that is registered is aligned to.
+/// Alignment of memory that is registered, in bytes.
 const PAGE: usize = 4_096;
 
 /// Where a word that streams wait for may be.
@@ -42,7 +42,7 @@ impl Place {
         Self::DeviceCoarse,
     ];
 
-    /// Its name.
+    /// Name of the place.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -55,8 +55,8 @@ impl Place {
         }
     }
 
-    /// Whether the host writes there by itself. Whether it could write to the device's memory
-    /// depends on the machine, and to try it may end the process.
+    /// Returns whether the host writes there by itself. Whether it could write to the device's
+    /// memory depends on the machine, and to try it may end the process.
     #[must_use]
     pub const fn is_host_visible(self) -> bool {
         !matches!(self, Self::DeviceFine | Self::DeviceCoarse)
@@ -107,7 +107,7 @@ impl PlacedWord {
         self.place
     }
 
-    /// Its address as the device sees it.
+    /// Address as the device sees it.
     #[must_use]
     pub const fn device(&self) -> u64 {
         self.device
@@ -158,7 +158,7 @@ fn signal_memory(api: &HipApi) -> Result<Addresses, HipError> {
     let mut memory = ptr::null_mut();
     // SAFETY: the pointer may be written to.
     HipError::check(symbol, unsafe { allocate(&raw mut memory, BYTES, raw::MALLOC_SIGNAL) })?;
-    // SAFETY: so many bytes were just allocated, and nothing else refers to them.
+    // SAFETY: `BYTES` bytes were just allocated, and nothing else refers to them.
     unsafe { ptr::write_bytes(memory.cast::<u8>(), 0, BYTES) };
     let device = memory.expose_provenance() as u64;
     Ok((memory.cast(), device))
@@ -171,7 +171,7 @@ fn host_memory(api: &HipApi, kind: u32) -> Result<Addresses, HipError> {
     // SAFETY: the pointer may be written to.
     let code = unsafe { (api.library().table().hipHostMalloc)(&raw mut host, BYTES, flags) };
     HipError::check("hipHostMalloc", code)?;
-    // SAFETY: so many bytes were just allocated, and nothing else refers to them.
+    // SAFETY: `BYTES` bytes were just allocated, and nothing else refers to them.
     unsafe { ptr::write_bytes(host.cast::<u8>(), 0, BYTES) };
     // SAFETY: it was just allocated by the runtime.
     let device = unsafe { device_address(api, host) }?;
@@ -188,7 +188,7 @@ fn registered(api: &HipApi) -> Result<Addresses, HipError> {
     let page: *mut Page = Box::leak(Box::new(Page { _bytes: [0; PAGE] }));
     let memory: *mut c_void = page.cast();
     let flags = raw::HOST_REGISTER_MAPPED | raw::HOST_REGISTER_PORTABLE;
-    // SAFETY: so much memory is there, for ever.
+    // SAFETY: a page of memory is there, for ever.
     let code = unsafe { (api.library().table().hipHostRegister)(memory, PAGE, flags) };
     HipError::check("hipHostRegister", code)?;
     // SAFETY: it was just registered.
@@ -212,7 +212,7 @@ fn device_memory(api: &HipApi, flags: u32) -> Result<Addresses, HipError> {
         HipError::check(symbol, unsafe { allocate(&raw mut memory, BYTES, flags) })?;
     }
     let stream = ptr::null_mut();
-    // SAFETY: so many bytes were just allocated, and the null stream always exists.
+    // SAFETY: `BYTES` bytes were just allocated, and the null stream always exists.
     let code = unsafe { (table.hipMemsetAsync)(memory, 0, BYTES, stream) };
     HipError::check("hipMemsetAsync", code)?;
     // SAFETY: as above.

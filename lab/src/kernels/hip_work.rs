@@ -16,7 +16,7 @@ pub(crate) const WORK_VARIABLE: &str = "XSCHED_HIP_WORK_KERNELS";
 const BESIDE: &str = "work.hsaco";
 /// `kernels/work.hip`, compiled for gfx942.
 const BUILT_IN: &[u8] = include_bytes!("../../kernels/work.gfx942.hsaco");
-/// What the last of the three is called.
+/// Name of the last of the three.
 const BUILT_IN_NAME: &str = "the code object for gfx942 that is part of this program";
 /// Work-items of a block: the kernels are compiled for that many.
 pub(crate) const WORK_THREADS: u32 = 256;
@@ -25,7 +25,7 @@ const WORDS: (usize, usize) = (8, 2);
 /// Blocks that write down when they get on.
 const BEATERS: u32 = 16;
 
-/// What a kernel does: the names of those in `kernels/work.hip` without `xs_work_`.
+/// Work of kernels: the names of those in `kernels/work.hip` without `xs_work_`.
 pub(crate) const WORK_KINDS: [&str; 7] =
     ["alu", "lds", "mfma", "memory", "atomics", "barrier", "cooperative"];
 
@@ -35,7 +35,7 @@ pub(crate) struct WorkKernels {
     functions: Vec<(&'static str, HipFunction)>,
 }
 
-/// What kernels of one queue write to. Its memory is never given back: nothing tells when a kernel
+/// Memory that kernels of one queue write to. It is never given back: nothing tells when a kernel
 /// that was made for it runs for the last time.
 #[derive(Debug)]
 pub(crate) struct WorkMemory {
@@ -66,13 +66,13 @@ impl WorkKernels {
         Ok(Self { functions: functions.map_err(refused)? })
     }
 
-    /// A kernel that does so much, or `None` if there is none of this kind. All blocks have to fit
+    /// A kernel of `rounds` rounds, or `None` if there is none of this kind. All blocks have to fit
     /// on the device at once if it is `cooperative`. Kernels that write to the same memory must
     /// not run at the same time: they are for one stream.
     pub(crate) fn kernel(&self, kind: &str, rounds: u64, to: &WorkMemory) -> Option<HipNative> {
         let (function, grid, block, arguments) = self.parts(kind, rounds, to)?;
-        // SAFETY: these are its arguments, and the memory is large enough for so many blocks and
-        // never given back.
+        // SAFETY: these are its arguments, and the memory is large enough for the blocks of the
+        // grid and never given back.
         Some(unsafe { HipNative::kernel(function, grid, block, 0, arguments) })
     }
 
@@ -106,7 +106,7 @@ impl WorkKernels {
 }
 
 impl WorkMemory {
-    /// Memory for kernels of so many blocks, at least one.
+    /// Memory for kernels of `blocks` blocks, at least one.
     pub(crate) fn new(api: &HipApi, blocks: u32) -> Result<Self, HipError> {
         let blocks = blocks.max(1);
         let _entered = api.enter()?;
@@ -136,7 +136,7 @@ impl WorkMemory {
         (0..BEATERS as usize).map(first).filter(|&at| at > ns).min()
     }
 
-    /// What all blocks have added up, and how many blocks have run to their end.
+    /// Returns what all blocks have added up, and how many blocks have run to their end.
     pub(crate) fn sums(&self) -> (u64, u64) {
         let block = |block: usize| [0, 1].map(|half| read_word(&self.sums, 2 * block + half));
         (0..self.blocks as usize)
@@ -162,7 +162,7 @@ fn zeroed_device_memory(api: &HipApi, bytes: usize) -> Result<u64, HipError> {
     // SAFETY: the pointer may be written to.
     HipError::check("hipMalloc", unsafe { (table.hipMalloc)(&raw mut memory, bytes) })?;
     let stream = ptr::null_mut();
-    // SAFETY: so many bytes were just allocated, and the null stream always exists.
+    // SAFETY: `bytes` bytes were just allocated, and the null stream always exists.
     let code = unsafe { (table.hipMemsetAsync)(memory, 0, bytes, stream) };
     HipError::check("hipMemsetAsync", code)?;
     // SAFETY: as above.
@@ -180,7 +180,7 @@ pub(crate) struct SideCalls {
 }
 
 impl SideCalls {
-    /// With so many bytes, at least 1. Nothing of it is given back.
+    /// With `bytes` bytes, at least 1. Nothing of it is given back.
     pub(crate) fn new(api: HipApi, bytes: usize) -> Result<Self, HipError> {
         let entered = api.enter()?;
         let host = api.stamp_memory(bytes)?;

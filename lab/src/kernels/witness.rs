@@ -36,7 +36,7 @@ pub(crate) fn witnessed(busy: BusyLoop, ns: u64, witness: &Arc<Witness>) -> Host
     unsafe { command.interruptible() }
 }
 
-/// The same work as that of [`BusyLoop::command`].
+/// Spins like [`BusyLoop::command`].
 fn compute(iterations: u64) {
     let mut x = 1_u64;
     for _ in 0..iterations {
@@ -47,7 +47,7 @@ fn compute(iterations: u64) {
     black_box(x);
 }
 
-/// What [`witnessed`] commands write down while they run. All times are nanoseconds of the
+/// Moments that [`witnessed`] commands write down while they run. All times are nanoseconds of the
 /// monotonic clock.
 #[derive(Debug, Default)]
 pub(crate) struct Witness {
@@ -97,7 +97,7 @@ impl Witness {
         self.stamps.load(Ordering::Relaxed)
     }
 
-    /// Whether a command has started and not ended; it may be stopped.
+    /// Returns whether a command has started and not ended; it may be stopped.
     pub(crate) fn is_inside(&self) -> bool {
         self.inside.load(Ordering::Relaxed)
     }

@@ -1,4 +1,4 @@
-//! What the simulator says about each combination of a bench.
+//! Predictions of the simulator for each combination of a bench.
 
 use xsched::policies::any::Any;
 use xsched::policies::hpf::Hpf;
@@ -26,7 +26,8 @@ fn named(name: &str) -> Result<Any, RunError> {
     name.parse().map_err(|_| RunError::UnknownPolicy { name: name.to_owned() })
 }
 
-/// What the simulated task takes, under the policy of the bench if XSched has any part in it.
+/// Returns the times of the simulated task, under the policy of the bench if XSched has any part in
+/// it.
 fn times_of(scenario: &Scenario, way: LaunchPath) -> Result<Quantiles, RunError> {
     let outcome = match way {
         LaunchPath::Plain { .. } => simulate(scenario, named(NO_POLICY)?)?,
@@ -92,7 +93,7 @@ pub(crate) fn fixed_priority(
     Ok(Prediction::new(device, &["waves", "background", "<way"], &figures, predicted))
 }
 
-/// The parts of the device that so many of a plan's tasks use.
+/// Returns the parts of the device that the first `tasks` tasks of a plan use.
 fn parts_of(
     device: &DeviceSpec,
     plan: &partition::Plan,

@@ -1,4 +1,4 @@
-//! What is predicted of a record that a bench has written.
+//! Measured figures to compare with predictions, from a record that a bench has written.
 
 use serde::Deserialize;
 use xsched_sim::run::RunError;

@@ -1,4 +1,4 @@
-//! What the simulator says about a bench on a device, beside what was measured.
+//! Predictions of the simulator for a bench on a device, beside what was measured.
 //!
 //! The device is described by a file whose figures come from measurements with one queue alone
 //! (`xsched-lab bench calibrate`), so that nothing is fitted to what is predicted.
@@ -42,11 +42,11 @@ pub(crate) struct Pair {
 /// One combination of a bench.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct Cell {
-    /// What it is called.
+    /// Parts of the name.
     pub(crate) name: Vec<String>,
-    /// Its figures, in the order of [`Prediction::figures`].
+    /// Figures, in the order of [`Prediction::figures`].
     pub(crate) pairs: Vec<Option<Pair>>,
-    /// Whether it is predicted, and not what the description of the device comes from.
+    /// Set if the cell is predicted, and not what the description of the device comes from.
     pub(crate) counts: bool,
 }
 
@@ -55,11 +55,11 @@ pub(crate) struct Cell {
 pub(crate) struct Prediction {
     /// The simulated device.
     pub(crate) device: String,
-    /// What the parts of the cells' names are.
+    /// Heads of the parts of the cells' names.
     pub(crate) header: Vec<&'static str>,
-    /// What is compared.
+    /// Names of the figures that are compared.
     pub(crate) figures: Vec<&'static str>,
-    /// Which of the figures the median error is of.
+    /// Set for the figures that the median error is of.
     counted: Vec<bool>,
     /// Each combination.
     pub(crate) cells: Vec<Cell>,

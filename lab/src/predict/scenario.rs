@@ -8,7 +8,7 @@ use crate::device::task::LaunchPath;
 
 /// Where the pauses of the simulated tasks follow from.
 const SEED: u64 = 1;
-/// The first task begins so long after the background, in nanoseconds, as on the device.
+/// Time from the background's beginning to the first task's, in nanoseconds, as on the device.
 const SETTLE_NS: u64 = 30_000_000;
 /// Before anything counts in a partition, in nanoseconds.
 const WARM_UP_NS: u64 = 300_000_000;
@@ -24,11 +24,11 @@ pub(crate) struct Endless {
     pub(crate) way: LaunchPath,
     /// Device time of its commands, in nanoseconds.
     pub(crate) command_ns: u64,
-    /// Their waves.
+    /// Waves of the commands.
     pub(crate) waves: u32,
     /// Commands that it keeps in flight past XSched.
     pub(crate) threshold: u32,
-    /// Its part of the device in percent.
+    /// Part of the device in percent.
     pub(crate) percent: Option<u8>,
 }
 
@@ -55,8 +55,8 @@ pub(crate) fn beside(
     Scenario { warmup_ns: SETTLE_NS + 1, ..scenario(spec, tasks) }
 }
 
-/// A task that is always busy and one that holds it so often, at random moments, each time until
-/// all that is in flight has run. Both run at once on a device that is not disturbed by that.
+/// A task that is always busy and one that holds it `holds` times, at random moments, each time
+/// until all that is in flight has run. Both run at once on a device that is not disturbed by that.
 pub(crate) fn holder(device: &DeviceSpec, victim: Endless, holds: u32) -> Scenario {
     let command_ns = victim.command_ns.max(1);
     let (victim, spacing_ns) = endless("victim", victim);
@@ -74,7 +74,7 @@ pub(crate) fn holder(device: &DeviceSpec, victim: Endless, holds: u32) -> Scenar
     scenario(device, vec![victim, holder])
 }
 
-/// Tasks that are always busy, for so long, under this policy.
+/// Tasks that are always busy, for this time, under this policy.
 pub(crate) fn busy(
     device: &DeviceSpec,
     policy: &str,
@@ -106,7 +106,7 @@ fn endless(name: &str, endless: Endless) -> (TaskSpec, u64) {
     (task, spacing_ns)
 }
 
-/// A task that makes one request of so many commands after the other.
+/// A task that makes one request of `commands` commands after the other.
 fn task(name: &str, way: LaunchPath, commands: u32, in_flight: u32) -> TaskSpec {
     let in_flight = in_flight.max(1);
     let base = TaskSpec { commands: commands.max(1), ..plain_task(name, in_flight) };

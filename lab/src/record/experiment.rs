@@ -35,13 +35,12 @@ impl Status {
     }
 }
 
-/// What came out of an experiment. The first fields up to `notes` are those that the test plan
-/// asks for.
+/// Outcome of an experiment. The first fields up to `notes` are those that the test plan asks for.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Record {
     /// The experiment, as in the test plan, and the name of the file.
     pub(crate) test_id: String,
-    /// What it is about.
+    /// Subject of the experiment.
     pub(crate) test_name: String,
     /// When it began, in UTC, as in RFC 3339.
     pub(crate) date: String,
@@ -49,17 +48,17 @@ pub(crate) struct Record {
     pub(crate) hardware: String,
     /// ROCm's version, or that of whatever driver the device has.
     pub(crate) rocm_version: String,
-    /// This program's version.
+    /// Version of this program.
     pub(crate) xsched_version: String,
     /// The figures.
     pub(crate) results: Map<String, Value>,
-    /// Whether the goal was reached; `None` where there is none or too few samples to say.
+    /// Set if the goal was reached; `None` where there is none or too few samples to say.
     pub(crate) pass: Option<bool>,
-    /// What else is to be known.
+    /// Notes on the outcome.
     pub(crate) notes: String,
     /// How it ended.
     pub(crate) status: Status,
-    /// What is asked for.
+    /// Goal of the experiment.
     pub(crate) goal: String,
     /// The backend.
     pub(crate) hal: String,
@@ -74,7 +73,7 @@ pub(crate) struct Record {
 }
 
 impl Record {
-    /// Its file in a folder.
+    /// Returns the path of a record in a folder.
     pub(crate) fn path(folder: &Path, id: &str) -> PathBuf {
         folder.join(format!("{id}.json"))
     }
@@ -91,15 +90,15 @@ impl Record {
         Ok(output.write(|out| xsched_sim::report::write_json(out, self))?)
     }
 
-    /// Whether it need not be measured again: it is by this version, on this backend, and with as
-    /// many samples.
+    /// Returns whether it need not be measured again: it is by this version, on this backend, and
+    /// with as many samples.
     pub(crate) fn is_done(&self, hal: &str, quick: bool) -> bool {
         let same = self.hal == hal && (!self.quick || quick);
         let ended = matches!(self.status, Status::Measured | Status::NotRun);
         same && ended && self.xsched_version == env!("CARGO_PKG_VERSION")
     }
 
-    /// Whether it went wrong, or missed its goal.
+    /// Returns whether it went wrong, or missed its goal.
     pub(crate) fn is_finding(&self) -> bool {
         self.pass == Some(false) || matches!(self.status, Status::Failed | Status::Interrupted)
     }

@@ -153,7 +153,7 @@ fn ensure(holds: bool, what: &str) -> Result<(), String> {
     if holds { Ok(()) } else { Err(what.to_owned()) }
 }
 
-/// What `xsched-lab` measured of a row: figures are of cells that were measured.
+/// Checks what `xsched-lab` measured of a row: figures are of cells that were measured.
 fn lab_row(row: Row) -> Result<(), String> {
     ensure(table::ids().contains(&row.id.as_str()), "a row that is not in the table")?;
     let is_measured = |cell: &&Cell| cell.status == Status::Measured;
@@ -163,7 +163,7 @@ fn lab_row(row: Row) -> Result<(), String> {
     lab_figures(&row.figures, Some(&measured))
 }
 
-/// What is looked at in a row without request times, as version 1 of the documents has it.
+/// Part of a row without request times that is looked at, as version 1 of the documents has it.
 #[derive(Deserialize)]
 struct EarlierRow {
     id: String,
@@ -276,7 +276,7 @@ impl Demo {
     }
 }
 
-/// What `xsched devices --json` wrote.
+/// Document that `xsched devices --json` wrote.
 #[derive(Deserialize)]
 struct Devices {
     devices: Vec<Device>,
@@ -354,7 +354,7 @@ impl Early {
     }
 }
 
-/// What `xsched-lab bench predict --json` wrote.
+/// Document that `xsched-lab bench predict --json` wrote.
 #[derive(Deserialize)]
 struct Predicted {
     figures: Vec<String>,
@@ -389,7 +389,7 @@ impl Predicted {
     }
 }
 
-/// What `xsched sim run --json` wrote.
+/// Document that `xsched sim run --json` wrote.
 #[derive(Deserialize)]
 struct Run {
     tasks: Vec<Value>,
@@ -410,7 +410,7 @@ impl Run {
     }
 }
 
-/// What `xsched sim compare --json` wrote.
+/// Document that `xsched sim compare --json` wrote.
 #[derive(Deserialize)]
 struct Comparison {
     runs: Vec<Run>,
@@ -453,7 +453,7 @@ impl Paper {
     }
 }
 
-/// What `lab/programs/run.py` wrote.
+/// Document that `lab/programs/run.py` wrote.
 #[derive(Deserialize)]
 struct Programs {
     programs: Vec<Program>,

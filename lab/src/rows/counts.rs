@@ -1,4 +1,4 @@
-//! What became of the launches of a cell's programs, and whether that is what the cell is about.
+//! Outcome of the launches of a cell's programs, and whether that is what the cell is about.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -9,7 +9,7 @@ use super::plan::{CellPlan, Program};
 /// Reasons for which a launch is past XQueues that concern no work of the device: the graph, or the
 /// launch around it, is counted by itself.
 const COUNTED_OTHERWISE: [&str; 2] = ["while a stream was being captured", "within another launch"];
-/// One launch in so many may be past XQueues: goals are of 1 % and more.
+/// One launch in this number may be past XQueues: goals are of 1 % and more.
 const PAST_PART: u64 = 100;
 
 /// Counts of all programs of a cell, from their start to their end. Cells that are measured with
@@ -33,7 +33,7 @@ pub(crate) struct Counts {
 }
 
 impl Counts {
-    /// What an interposer wrote of a process.
+    /// Reads what an interposer wrote of a process.
     pub(crate) fn of_interposer(said: &Value) -> Self {
         let sum = |key: &str| -> u64 {
             let all = said.get(key).and_then(Value::as_object).into_iter().flatten();
@@ -55,7 +55,7 @@ impl Counts {
         }
     }
 
-    /// What the scheduler of a node says of its processes.
+    /// Reads what the scheduler of a node says of its processes.
     pub(crate) fn of_node(status: &Value) -> Self {
         let all = || status.get("processes").and_then(Value::as_array).into_iter().flatten();
         let sum = |key: &str| all().filter_map(|one| one.get(key)?.as_u64()).sum();
@@ -74,7 +74,7 @@ impl Counts {
     }
 }
 
-/// What has to be in effect for a verdict on a cell.
+/// Effect that a verdict on a cell requires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Treatment {
     /// Nothing: XSched does not schedule, or programs are only started by it.
@@ -86,7 +86,7 @@ pub(crate) enum Treatment {
 }
 
 impl Treatment {
-    /// That of a cell.
+    /// Returns the treatment of a cell.
     pub(crate) fn of(cell: &CellPlan) -> Self {
         let is_script = cell.processes.iter().any(|one| one.program == Program::Script);
         let has_streams = |option: &String| option == super::session::STREAMS;

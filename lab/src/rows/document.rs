@@ -1,4 +1,4 @@
-//! What `xsched-lab` writes of a row: the prediction, before the run, and what was measured.
+//! Documents of a row: the prediction, before the run, and what was measured.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use xsched_sim::sample::Rng;
 /// The version of both documents. Those of another version are not read.
 pub(crate) const VERSION: u32 = 2;
 
-/// What a figure is of. Equal keys in a prediction and in a measurement are compared.
+/// Cell, role and quantity of a figure. Equal keys in a prediction and a measurement are compared.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(crate) struct Key {
     /// The cell, as [`Cell::name`].
@@ -27,7 +27,7 @@ pub(crate) struct Key {
 /// A value of a row.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Figure {
-    /// What it is of.
+    /// Cell, role and quantity of the value.
     #[serde(flatten)]
     pub(crate) key: Key,
     /// In the quantity's unit.
@@ -48,7 +48,7 @@ impl Figure {
     }
 }
 
-/// What the simulator said of a row before it was run.
+/// Prediction of the simulator for a row, made before it was run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Prediction {
     /// [`VERSION`].
@@ -69,11 +69,11 @@ pub(crate) struct Prediction {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "status", content = "reason")]
 pub(crate) enum Status {
-    /// It was run to its end.
+    /// The cell was run to its end.
     Measured,
-    /// It cannot be run here, and why.
+    /// The cell cannot be run here, and why.
     NotRun(String),
-    /// It failed, and how.
+    /// The cell failed, and how.
     Failed(String),
 }
 
@@ -85,12 +85,12 @@ pub(crate) struct Progress {
     pub(crate) latency: Quantiles,
     /// Requests that ended each second of the phase.
     pub(crate) rate_per_s: f64,
-    /// What both come from.
+    /// Samples that both come from.
     #[serde(flatten)]
     pub(crate) samples: Samples,
 }
 
-/// What was measured of a role in one phase, in the order of time.
+/// Samples of a role in one phase, in the order of time.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct Samples {
@@ -112,7 +112,7 @@ pub(crate) struct Samples {
     /// Processors in use by all programs of the cell, in each part of the phase, on the first role.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) cores: Vec<f64>,
-    /// The same of the reference, where both were measured in turns.
+    /// Processors in use in the reference, where both were measured in turns.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) native_cores: Vec<f64>,
     /// Further quantities with their unit last, as `tokens_per_s`.
@@ -149,7 +149,7 @@ impl Samples {
         }
     }
 
-    /// A turn took so long without XSched and with it, in one unit. Times of 0 are no turn.
+    /// Adds the times of a turn without XSched and with it, in one unit. Times of 0 are no turn.
     pub(crate) fn push_turn(&mut self, native: f64, here: f64) {
         if native > 0.0 && here > 0.0 {
             self.turns.push((native, here));
@@ -160,11 +160,11 @@ impl Samples {
 /// A role in a cell.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Role {
-    /// Its name, as `high` or `background`.
+    /// Name of the role, as `high` or `background`.
     pub(crate) name: String,
     /// The model or job, as `bert-base`.
     pub(crate) work: String,
-    /// Its load, for people.
+    /// Load of the role, for people.
     pub(crate) load: String,
     /// With nothing beside it.
     pub(crate) alone: Option<Progress>,
@@ -175,35 +175,35 @@ pub(crate) struct Role {
 /// One combination of a row: programs, loads, and how they share the device.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Cell {
-    /// Its name, one of its kind in the row, as `graph, processes, xsched`.
+    /// Name of the cell, one of its kind in the row, as `graph, processes, xsched`.
     pub(crate) name: String,
     /// How the device is shared: `native`, `priorities`, `mps`, `xsched` …
     pub(crate) way: String,
     /// How it ended.
     #[serde(flatten)]
     pub(crate) status: Status,
-    /// What became of its launches, once its programs have ended.
+    /// Launches by what became of them, once its programs have ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) counts: Option<Counts>,
-    /// Its roles, the urgent one first.
+    /// Roles of the cell, the urgent one first.
     pub(crate) roles: Vec<Role>,
     /// How long it took, in seconds.
     pub(crate) seconds: f64,
 }
 
-/// What a goal came to.
+/// Verdict on a goal.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Verdict {
-    /// What is asked for, as `P99 of high ≤ 1.30 × alone`.
+    /// Goal in words, as `P99 of high ≤ 1.30 × alone`.
     pub(crate) goal: String,
-    /// Whose goal it is: `plan` or `ours`.
+    /// Origin of the goal: `plan` or `ours`.
     pub(crate) whose: String,
     /// The value that was measured, for people; empty without one.
     pub(crate) measured: String,
     /// The 95 % interval of the value, by a bootstrap of what was measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) interval: Option<(f64, f64)>,
-    /// Whether it is met; `None` where that is open.
+    /// Set if the goal is met; `None` where that is open.
     pub(crate) met: Option<bool>,
     /// Why it is open.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -227,14 +227,14 @@ pub(crate) fn shown(value: f64) -> String {
     }
 }
 
-/// What was measured of a row.
+/// Measurements of a row.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Row {
     /// [`VERSION`].
     pub(crate) version: u32,
     /// The row, as in the test plan: `7.2.1`, or a word: `llm`.
     pub(crate) id: String,
-    /// What it is about.
+    /// Subject of the row.
     pub(crate) name: String,
     /// When it began, in UTC, as in RFC 3339.
     pub(crate) date: String,
@@ -255,7 +255,7 @@ pub(crate) struct Row {
     pub(crate) command: String,
     /// All combinations.
     pub(crate) cells: Vec<Cell>,
-    /// What is compared with the prediction.
+    /// Figures to compare with the prediction.
     pub(crate) figures: Vec<Figure>,
     /// Goals and what they came to.
     pub(crate) verdicts: Vec<Verdict>,
@@ -266,12 +266,13 @@ pub(crate) struct Row {
 }
 
 impl Row {
-    /// Whether its programs are rows of spins on the processor, each in the place of a real one.
+    /// Returns whether its programs are rows of spins on the processor, each in the place of a real
+    /// one.
     pub(crate) fn has_stand_ins(&self) -> bool {
         self.hal == Hal::Host.name()
     }
 
-    /// What it is about; of stand-ins it says so.
+    /// Returns the subject of the row; of stand-ins it says so.
     pub(crate) fn title(&self) -> String {
         self.named(&self.name)
     }

@@ -55,12 +55,12 @@ impl Folder {
         write(&self.of("test_results", &name), &in_the_plans_form(row, of))
     }
 
-    /// What an earlier call predicted of a row.
+    /// Reads what an earlier call predicted of a row.
     pub(crate) fn prediction(&self, id: &str) -> Option<Prediction> {
         read(&self.of("predictions", id))
     }
 
-    /// What an earlier call measured of a row.
+    /// Reads what an earlier call measured of a row.
     pub(crate) fn row(&self, id: &str) -> Option<Row> {
         read(&self.of("rows", id))
     }
@@ -86,18 +86,18 @@ fn slug(name: &str) -> String {
     parts.join("-")
 }
 
-/// Whether what was measured of a row still counts: on this device, and with as many samples.
+/// Returns whether a row that was measured still counts: on this device, and with as many samples.
 pub(crate) fn counts(row: &Row, hal: &str, quick: bool) -> bool {
     row.hal == hal && (!row.quick || quick)
 }
 
-/// Whether a row need not be measured again.
+/// Returns whether a row need not be measured again.
 pub(crate) fn is_done(row: &Row, hal: &str, quick: bool) -> bool {
     let cells = row.cells.iter().all(|cell| is_whole(&cell.status));
     counts(row, hal, quick) && is_whole(&row.status) && cells
 }
 
-/// Whether it came to its end, or could not be run for a reason that stays.
+/// Returns whether it came to its end, or could not be run for a reason that stays.
 pub(crate) fn is_whole(status: &Status) -> bool {
     match status {
         Status::Measured => true,
@@ -106,7 +106,7 @@ pub(crate) fn is_whole(status: &Status) -> bool {
     }
 }
 
-/// Whether something went wrong or missed its goal.
+/// Returns whether something went wrong or missed its goal.
 pub(crate) fn is_finding(row: &Row) -> bool {
     let failed = |status: &Status| matches!(status, Status::Failed(_));
     let cells = row.cells.iter().any(|cell| failed(&cell.status));

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use super::document::Row;
 use xsched_console::machine::Machine;
 
-/// What schedules besides this program, in its folder: other files have no part in it.
+/// Files beside this program that schedule: other files of its folder have no part in it.
 const PARTS: [&str; 5] = ["xsched", "xschedd", "libpreempt.so", "libshimcuda.so", "libshimhip.so"];
 
 /// A build and a machine.
@@ -26,7 +26,7 @@ pub(crate) struct Identity {
 }
 
 impl Identity {
-    /// That of this program, here.
+    /// Returns the identity of this program, here.
     pub(crate) fn here() -> Self {
         static HERE: OnceLock<Identity> = OnceLock::new();
         let here = HERE.get_or_init(|| {

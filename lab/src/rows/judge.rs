@@ -13,7 +13,7 @@ use super::table::{Definition, GoalPlan, Setting};
 use crate::stats::{FASTER_THAN_ALONE, PAIRS_MIN, SAMPLES_MIN, is_faster_than_alone};
 use xsched_sim::stats::Goal;
 
-/// What a row is judged by.
+/// Figures and limits by which a row is judged.
 struct Judge<'a> {
     of: &'a Definition,
     cells: &'a [Cell],
@@ -30,7 +30,7 @@ pub(crate) fn verdicts(of: &Definition, cells: &[Cell], setting: Setting) -> Vec
     of.goals.iter().map(|goal| judge.verdict(goal)).collect()
 }
 
-/// Whether all goals are met; `None` if that is not known of one and none is missed.
+/// Returns whether all goals are met; `None` if that is not known of one and none is missed.
 pub(crate) fn pass(verdicts: &[Verdict]) -> Option<bool> {
     if verdicts.iter().any(|verdict| verdict.met == Some(false)) {
         return Some(false);
@@ -70,7 +70,7 @@ impl<'a> Judge<'a> {
         }
     }
 
-    /// What there is too little of for a verdict, if there is.
+    /// Returns which samples are too few for a verdict, if any are.
     fn scarcity(&self, goal: &GoalPlan) -> Option<String> {
         let cell = self.cells.iter().find(|cell| cell.name == goal.cell)?;
         let is_its = |role: &&Role| role.name == goal.role || goal.role == ALL;
@@ -103,7 +103,7 @@ impl<'a> Judge<'a> {
     }
 }
 
-/// Whether values of an interval meet the goal and others do not.
+/// Returns whether values of an interval meet the goal and others do not.
 fn is_open(goal: Goal, (least, most): (f64, f64)) -> bool {
     let reaches_into = match goal {
         Goal::AtMost(_) | Goal::AtLeast(_) => false,
@@ -112,7 +112,7 @@ fn is_open(goal: Goal, (least, most): (f64, f64)) -> bool {
     goal.is_met(least) != goal.is_met(most) || reaches_into
 }
 
-/// Whether a role was faster beside others than alone.
+/// Returns whether a role was faster beside others than alone.
 fn has_disturbed_baseline(goal: &GoalPlan, value: f64) -> bool {
     match goal.goal {
         // Nor does being scheduled make what is alone faster.
@@ -153,7 +153,7 @@ mod tests {
 
     const FULL: Setting = Setting { hal: Hal::Cuda, quick: false };
 
-    /// What each role does alone and beside others, if nothing is said: 10 ms, 100 times a second.
+    /// Samples of a role alone and beside others, if nothing is said: 10 ms, 100 times a second.
     fn usual(requests: usize) -> Samples {
         Samples {
             times_us: vec![10_000; requests],

@@ -1,4 +1,4 @@
-//! What the answers of programs come to: times of several processes are joined, and counted in the
+//! Answers of programs, put together: times of several processes are joined, and counted in the
 //! time in which all were at work.
 
 use std::collections::BTreeMap;
@@ -19,16 +19,16 @@ const TIMESLICE_NS: u64 = 5_000_000;
 /// A phase of all programs of a cell.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Phase {
-    /// What counts: from when all had been at work for a while until the first stopped.
+    /// Time that counts: from when all had been at work for a while until the first stopped.
     pub(crate) window_ns: (u64, u64),
-    /// What each role did, in order of the ends.
+    /// Requests of each role, in order of the ends.
     pub(crate) roles: BTreeMap<String, RoleAnswer>,
     /// Processors in use by all programs, in each part of what was measured in several.
     pub(crate) cores: Vec<f64>,
 }
 
 impl Phase {
-    /// Joins the answers of programs that were told to work for so long, of which the beginning
+    /// Joins the answers of programs that were told to work for `seconds`, of which the beginning
     /// does not count.
     pub(crate) fn join(
         answers: &[Answer],
@@ -159,7 +159,7 @@ fn pairs(role: &RoleAnswer) -> impl Iterator<Item = (u64, u64)> {
     role.begin_ns.iter().copied().zip(role.end_ns.iter().copied())
 }
 
-/// The same in order of the ends, if it makes sense.
+/// Sorts the answer by the ends, if it makes sense.
 fn sorted(role: &RoleAnswer) -> Result<RoleAnswer, String> {
     let (begins, ends) = (role.begin_ns.len(), role.end_ns.len());
     if begins != ends {
@@ -198,13 +198,13 @@ fn done(role: &RoleAnswer, at: u64) -> f64 {
     whole as f64 + (at - from) as f64 / (next - from) as f64
 }
 
-/// At most so many, at equal distances.
+/// At most `most` of the values, at equal distances.
 fn spread(all: &[u64], most: usize) -> Vec<u64> {
     let count = all.len().min(most);
     (0..count).filter_map(|n| all.get(n * all.len() / count)).copied().collect()
 }
 
-/// What a language model's requests have beside their length.
+/// Returns what a language model's requests have beside their length.
 fn tokens(role: &RoleAnswer, (start, end): (u64, u64)) -> Samples {
     let mut samples = Samples::default();
     let requests = role.end_ns.len().max(1) as f64;

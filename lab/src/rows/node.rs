@@ -1,4 +1,4 @@
-//! What a way of sharing the device needs besides the programs: the scheduler of the node, the
+//! Services of a way of sharing the device, besides the programs: the scheduler of the node, the
 //! control daemon of MPS, both or neither. All of it is of this cell alone, and ends with it.
 
 use std::fs::{self, File};
@@ -38,7 +38,7 @@ pub(crate) struct Gpu {
 }
 
 impl Gpu {
-    /// What a client of an MPS that has this GPU alone calls it: there GPUs are counted anew.
+    /// Name of the GPU for a client of an MPS that has this GPU alone: there GPUs are counted anew.
     fn under_mps(&self) -> &str {
         if self.name.starts_with("GPU-") { &self.name } else { "0" }
     }
@@ -110,7 +110,7 @@ impl Node {
         self.daemon.as_ref().map_or(0, |daemon| cpu_ns(daemon.id()))
     }
 
-    /// What the scheduler of the node says, if there is one.
+    /// Returns the status of the scheduler of the node, if there is one.
     pub(crate) fn status(&self) -> Option<Value> {
         self.daemon.as_ref()?;
         let mut ask = Command::new(program_files::program("xsched").ok()?);
@@ -230,8 +230,8 @@ fn end_mps(mut child: Child) {
     }
 }
 
-/// Whether the scheduler of the node decides: between processes, and for one process with one
-/// role. Threads of one process are scheduled in it.
+/// Returns whether the scheduler of the node decides: between processes, and for one process
+/// with one role. Threads of one process are scheduled in it.
 pub(crate) fn has_daemon(cell: &CellPlan) -> bool {
     let threads = |program| program == Program::Roles;
     match cell.processes.as_slice() {
@@ -240,7 +240,7 @@ pub(crate) fn has_daemon(cell: &CellPlan) -> bool {
     }
 }
 
-/// Whether a daemon takes connections there.
+/// Returns whether a daemon takes connections there.
 fn listens(place: &Path) -> bool {
     let kind = SocketType::SEQPACKET;
     let socket = socket_with(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None);

@@ -1,4 +1,4 @@
-//! What is run for a row: cells, the programs of each, their roles and loads.
+//! Plan of a row: cells, the programs of each, their roles and loads.
 //!
 //! A figure of a cell has one of these quantities, in a prediction as in a measurement:
 //!
@@ -18,7 +18,7 @@
 //! | `max_ms` | role | the longest beside the others |
 //! | `over_native` | role | P50 of what it does alone over that in the reference, turn by turn |
 //! | `cores` | `all` | processors in use, those of the daemon included |
-//! | `cores_over_native_percent` | `all` | by so much of a core more than in the reference |
+//! | `cores_over_native_percent` | `all` | cores in use more than in the reference |
 //! | `window_p5_percent`, `window_p95_percent` | role | ranks of its parts in windows |
 //! | `first_token_p50_over_alone`, `per_token_p50_over_alone` | role | as named |
 //! | `same` | role | 1 if the results are those without XSched, else 0 |
@@ -69,7 +69,7 @@ pub(crate) enum Way {
     Mps,
     /// NVIDIA's MPS with a part of the multiprocessors for each process.
     MpsPercent,
-    /// What a user of XSched gets by default.
+    /// XSched with its defaults, as a user gets it.
     Xsched,
     /// XSched with the processes as clients of MPS.
     MpsXsched,
@@ -111,12 +111,12 @@ impl Way {
         }
     }
 
-    /// Whether XSched schedules.
+    /// Returns whether XSched schedules.
     pub(crate) const fn is_scheduled(self) -> bool {
         matches!(self, Self::Xsched | Self::MpsXsched)
     }
 
-    /// Whether the processes are clients of MPS.
+    /// Returns whether the processes are clients of MPS.
     pub(crate) const fn has_mps(self) -> bool {
         matches!(self, Self::Mps | Self::MpsPercent | Self::MpsXsched)
     }
@@ -127,7 +127,7 @@ impl Way {
 pub(crate) enum LoadPlan {
     /// As it is.
     Fixed(Load),
-    /// A request every so often that the role alone would be busy so much of the time, in percent.
+    /// Periodic requests that alone would keep the role busy for this part of the time, in percent.
     Busy(f64),
 }
 
@@ -147,21 +147,21 @@ impl LoadPlan {
 /// A role of a program.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct RolePlan {
-    /// What the program is told.
+    /// Specification that the program is told.
     pub(crate) spec: RoleSpec,
-    /// Its load beside the others.
+    /// Load beside the others.
     pub(crate) load: LoadPlan,
-    /// Its load alone, where that is another one.
+    /// Load alone, where that is another one.
     pub(crate) load_alone: Option<LoadPlan>,
 }
 
 impl RolePlan {
-    /// Whether another role is the same but for its name and what others see of it.
+    /// Returns whether another role is the same but for its name and what others see of it.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         self.load == other.load && self.has_work_of(other)
     }
 
-    /// Whether a request of another role is the same.
+    /// Returns whether a request of another role is the same.
     pub(crate) fn has_work_of(&self, other: &Self) -> bool {
         let (one, other) = (&self.spec, &other.spec);
         (&one.work, &one.dtype, one.batch, one.graph, &one.options)
@@ -169,7 +169,7 @@ impl RolePlan {
     }
 }
 
-/// Which program it is.
+/// Program of a process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Program {
     /// Roles with a stream each.
@@ -185,15 +185,15 @@ pub(crate) enum Program {
 /// A process.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct ProcessPlan {
-    /// Which program it is.
+    /// Program that is run.
     pub(crate) program: Program,
-    /// Its roles.
+    /// Roles of the program.
     pub(crate) roles: Vec<RolePlan>,
     /// `interactive`, `normal` or `batch`, for `xsched run --class`.
     pub(crate) class: Option<&'static str>,
-    /// Its part of the device in percent, for `xsched run --share` and for MPS.
+    /// Part of the device in percent, for `xsched run --share` and for MPS.
     pub(crate) share: Option<u8>,
-    /// Its priority, for `xsched run --priority`.
+    /// Priority, for `xsched run --priority`.
     pub(crate) priority: Option<i32>,
     /// Further options of `xsched run`, as `--level 1`.
     pub(crate) options: Vec<String>,
@@ -204,7 +204,7 @@ pub(crate) struct ProcessPlan {
 /// A combination that is measured.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct CellPlan {
-    /// Its name, one of its kind in the row.
+    /// Name of the cell, one of its kind in the row.
     pub(crate) name: String,
     /// Cells of one group differ in their way, and have the same reference.
     pub(crate) group: String,
@@ -216,9 +216,9 @@ pub(crate) struct CellPlan {
     pub(crate) processes: Vec<ProcessPlan>,
     /// Roles that are measured alone first.
     pub(crate) alone: Vec<String>,
-    /// Whether there is anything to measure beside each other.
+    /// Set if there is anything to measure beside each other.
     pub(crate) has_beside: bool,
-    /// What is measured in turns with what is beside each other, so that the device's speed changes
+    /// Measurement in turns with the roles beside each other, so that the device's speed changes
     /// for both.
     pub(crate) in_turns: InTurns,
     /// The role whose samples decide how long a phase takes.
@@ -229,7 +229,7 @@ pub(crate) struct CellPlan {
     pub(crate) unavailable: Option<String>,
 }
 
-/// What takes turns with the roles of a cell beside each other. The reference does it.
+/// Roles that take turns with those of a cell beside each other. The reference does it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum InTurns {
     /// Nothing.
@@ -248,13 +248,13 @@ impl CellPlan {
     }
 }
 
-/// What is run for a row.
+/// Cells to run for a row.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct RowPlan {
     /// The row, as in the test plan: `7.2.1`, or a word: `llm`.
     pub(crate) id: &'static str,
-    /// What it is about.
+    /// Subject of the row.
     pub(crate) name: &'static str,
-    /// What is run, in order.
+    /// Cells to run, in order.
     pub(crate) cells: Vec<CellPlan>,
 }

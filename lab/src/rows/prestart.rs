@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use super::plan::CellPlan;
 use super::session::{Prepared, Starter};
 
-/// So many programs wait at most.
+/// Limit of the programs that wait.
 const MOST: usize = 12;
 
 /// A cell whose turn will come.
@@ -40,8 +40,8 @@ impl<'a> Prestart<'a> {
         self.coming.extend(cells.into_iter().map(coming));
     }
 
-    /// It is the turn of the cell with this place: its programs, if they are started. Cells before
-    /// it do not come any more.
+    /// Takes the programs of the cell with this place, whose turn it is, if they are started. Cells
+    /// before it do not come any more.
     pub(crate) fn take(&mut self, raw: &Path) -> Option<Prepared<'a>> {
         let at = self.coming.iter().position(|one| one.raw == raw)?;
         self.coming.drain(..=at).next_back()?.prepared

@@ -19,7 +19,7 @@ use thiserror::Error;
 
 use super::protocol::{Answer, Go, Order, Ready, Step};
 
-/// A line has at most so many bytes: the answer for a million requests has fewer.
+/// Limit of a line in bytes: the answer for a million requests has fewer.
 const LINE_MAX: u64 = 64 << 20;
 /// Lines that are no objects of JSON, as libraries print them, of one program.
 const CHATTER_MAX: usize = 10_000;
@@ -27,13 +27,13 @@ const CHATTER_MAX: usize = 10_000;
 const LOOK: Duration = Duration::from_millis(50);
 /// For how long a program may take to end by itself.
 const ENDING: Duration = Duration::from_secs(5);
-/// So much of what a program said is in an error.
+/// Limit of what an error quotes of a program's output, in characters.
 const QUOTED: usize = 300;
 
 /// Why a program did not do what it was told.
 #[derive(Debug, Error)]
 pub(crate) enum ProgramError {
-    /// It cannot be started.
+    /// The program cannot be started.
     #[error("cannot start {program}: {source}")]
     Start {
         /// As it was named.
@@ -49,38 +49,38 @@ pub(crate) enum ProgramError {
         /// The reason.
         source: io::Error,
     },
-    /// It has ended.
+    /// The program has ended.
     #[error("the program ended ({how}) and did not say `{what}`: {said}")]
     Ended {
         /// With which code.
         how: String,
-        /// What was waited for.
+        /// Step that was waited for.
         what: &'static str,
         /// The last line of its errors.
         said: String,
     },
-    /// It says nothing.
+    /// The program says nothing.
     #[error("the program did not say `{what}` within {seconds:.0} s and was ended")]
     Late {
-        /// What was waited for.
+        /// Step that was waited for.
         what: &'static str,
         /// For how long.
         seconds: f64,
     },
-    /// It says something else.
+    /// The program says something else.
     #[error("the program said what is no `{what}`: {why}: {line}")]
     Nonsense {
-        /// What was waited for.
+        /// Step that was waited for.
         what: &'static str,
-        /// What is wrong.
+        /// Reason for which the line was refused.
         why: String,
         /// The line.
         line: String,
     },
-    /// It says that it failed.
+    /// The program says that it failed.
     #[error("the program failed: {0}")]
     Failed(String),
-    /// It says that something is not there.
+    /// The program says that something is not there.
     #[error("{0}")]
     Missing(String),
     /// The user ends everything.
@@ -88,7 +88,7 @@ pub(crate) enum ProgramError {
     Interrupted,
 }
 
-/// What the reader hands on.
+/// Lines that the reader hands on.
 enum Said {
     Line(String),
     TooLong,
@@ -320,7 +320,7 @@ fn read(output: impl Read, mut kept: File, to: &SyncSender<Said>) {
     }
 }
 
-/// What a line says, if it is what was waited for.
+/// Reads what a line says, if it is what was waited for.
 fn understand<T: DeserializeOwned>(what: &'static str, line: &str) -> Result<T, ProgramError> {
     let nonsense = |why: String| ProgramError::Nonsense { what, why, line: quoted(line) };
     let said: Value = serde_json::from_str(line).map_err(|error| nonsense(error.to_string()))?;

@@ -1,4 +1,4 @@
-//! What `xsched-lab` and the programs that it starts say to each other: an object of JSON a line.
+//! Protocol of `xsched-lab` and the programs that it starts: an object of JSON a line.
 
 use std::collections::BTreeMap;
 
@@ -18,14 +18,14 @@ pub(crate) enum Load {
     Closed {
         /// The pause.
         pause_ms: f64,
-        /// By so much the pause is longer or shorter, evenly drawn.
+        /// Most by which the pause is longer or shorter, evenly drawn.
         #[serde(default)]
         jitter_ms: f64,
-        /// After so many requests the role is idle.
+        /// Number of requests after which the role is idle.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         requests: Option<u32>,
     },
-    /// A request every so often, whether the last has ended or not.
+    /// A request at a fixed interval, whether the last has ended or not.
     Periodic {
         /// Between two arrivals.
         every_ms: f64,
@@ -49,18 +49,18 @@ pub(crate) enum Load {
     },
 }
 
-/// What a program is to be, as the file has it that it gets.
+/// Specification of a program, as the file has it that it gets.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Spec {
     /// [`VERSION`].
     pub(crate) version: u32,
     /// `cuda`, `hip` or `host`.
     pub(crate) device: String,
-    /// What random choices follow from.
+    /// Seed of random choices.
     pub(crate) seed: u64,
     /// With few samples.
     pub(crate) quick: bool,
-    /// Whether the program waits at each [`Step`] until it is told to [`Go`] on.
+    /// Set if the program waits at each [`Step`] until it is told to [`Go`] on.
     #[serde(default)]
     pub(crate) steps: bool,
     /// How the device is shared, as [`super::plan::Way::name`].
@@ -72,7 +72,7 @@ pub(crate) struct Spec {
 /// A model or a job with a stream of its own.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct RoleSpec {
-    /// Its name, one of its kind in the cell.
+    /// Name of the role, one of its kind in the cell.
     pub(crate) name: String,
     /// The model or job, as `bert-base`.
     pub(crate) work: String,
@@ -85,7 +85,7 @@ pub(crate) struct RoleSpec {
     /// The highest stream priority if above 0, the lowest if below; 0 is between them where a role
     /// of the program is below.
     pub(crate) priority: i32,
-    /// Its part of the device in percent, where the way gives parts.
+    /// Part of the device in percent, where the way gives parts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) share: Option<u8>,
     /// A request should end within this time.
@@ -99,7 +99,7 @@ pub(crate) struct RoleSpec {
     pub(crate) options: Map<String, Value>,
 }
 
-/// What a role needs alone.
+/// Needs of a role alone.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Profile {
     /// Device time of each kernel of a request, in order.
@@ -110,7 +110,7 @@ pub(crate) struct Profile {
     /// Until the launching calls of a request return.
     #[serde(default)]
     pub(crate) host_ns: u64,
-    /// What it computed, shortened SHA-256.
+    /// Digest of what it computed, shortened SHA-256.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) digest: Option<String>,
 }
@@ -132,7 +132,7 @@ pub(crate) const LOADED: &str = "loaded";
 pub(crate) struct Go {
     /// Always true.
     pub(crate) go: bool,
-    /// Whether its kernels are to be measured, where they are not known.
+    /// Set if its kernels are to be measured, where they are not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) measure: Option<bool>,
 }
@@ -148,7 +148,7 @@ pub(crate) struct Ready {
     /// The device's name.
     #[serde(default)]
     pub(crate) hardware: String,
-    /// What each role needs alone.
+    /// Needs of each role alone.
     pub(crate) roles: BTreeMap<String, Profile>,
 }
 
@@ -157,8 +157,8 @@ pub(crate) struct Ready {
 pub(crate) struct Order {
     /// The number of the phase.
     pub(crate) phase: u32,
-    /// Which part it is of what is measured in several phases: each has arrivals of its own, which
-    /// are the same in all ways.
+    /// Part of what is measured in several phases: each part has arrivals of its own, which are the
+    /// same in all ways.
     #[serde(default)]
     pub(crate) part: u32,
     /// For how long requests are begun.
@@ -167,14 +167,14 @@ pub(crate) struct Order {
     pub(crate) load: BTreeMap<String, Load>,
 }
 
-/// What a role did in a phase, by CLOCK_MONOTONIC.
+/// Requests of a role in a phase, by CLOCK_MONOTONIC.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct RoleAnswer {
     /// Arrivals of requests.
     pub(crate) begin_ns: Vec<u64>,
     /// When the same requests ended.
     pub(crate) end_ns: Vec<u64>,
-    /// What they computed, shortened SHA-256.
+    /// Digest of what they computed, shortened SHA-256.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) digest: Option<String>,
     /// When the first token of each request was there.
@@ -185,7 +185,7 @@ pub(crate) struct RoleAnswer {
     pub(crate) tokens: Option<u64>,
 }
 
-/// What a program did in a phase.
+/// Answer of a program after a phase.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Answer {
     /// The number of the phase.
@@ -197,9 +197,9 @@ pub(crate) struct Answer {
     /// Processor time of the program.
     #[serde(default)]
     pub(crate) cpu_ns: u64,
-    /// What has become of its launches so far, where no interposer counts them.
+    /// Launches by what became of them up to now, where no interposer counts them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) counts: Option<Counts>,
-    /// What each role did.
+    /// Requests of each role.
     pub(crate) roles: BTreeMap<String, RoleAnswer>,
 }

@@ -7,7 +7,7 @@ use xsched_sim::sample::generator;
 
 /// The role of figures that are of all roles.
 pub(crate) const ALL: &str = "all";
-/// What scripts have, and figures are called the same.
+/// Quantity of scripts and of their figures: 1 with equal results both ways, else 0.
 pub(crate) const SAME: &str = "same";
 /// Rate beside others over the rate alone.
 pub(crate) const KEPT: &str = "kept";
@@ -15,12 +15,12 @@ pub(crate) const KEPT: &str = "kept";
 pub(crate) const OVER_ALONE: &str = "_over_alone";
 pub(crate) const OVER_NATIVE: &str = "over_native";
 pub(crate) const P99_OVER_NATIVE: &str = "p99_over_native";
-/// By so much of a core more than in the reference.
+/// Cores in use more than in the reference, in percent of one.
 pub(crate) const MORE_CORES: &str = "cores_over_native_percent";
-/// So often the samples of a cell are drawn anew for intervals, of which the ends are the tenth
-/// values from either side.
+/// Number of times that the samples of a cell are drawn anew for intervals, of which the ends are
+/// the tenth values from either side.
 const REDRAWS: u64 = 400;
-/// What random choices of these follow from.
+/// Seed of these random choices.
 const SEED: u64 = 1;
 
 /// All figures of the cells that were measured.
@@ -192,7 +192,7 @@ fn of_beside(sheet: &mut Sheet<'_>, role: &Role, beside: &Progress) {
     }
 }
 
-/// What a role gets of what it has alone.
+/// Returns the part of its rate alone that a role keeps.
 fn kept(role: &Role) -> Option<f64> {
     let alone = role.alone.as_ref().map(|alone| alone.rate_per_s).filter(|&rate| rate > 0.0)?;
     Some(role.beside.as_ref()?.rate_per_s / alone)
@@ -245,7 +245,7 @@ mod tests {
     use super::*;
     use crate::rows::document::Samples;
 
-    /// Requests that all take so long, so many of them each second.
+    /// Progress of requests that all take `ms`, at `rate_per_s`.
     fn progress(ms: f64, rate_per_s: f64, samples: usize) -> Progress {
         let times_us = vec![(ms * 1e3) as u64; samples];
         Progress::from(Samples {

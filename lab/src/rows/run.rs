@@ -31,7 +31,7 @@ use kept::Kept;
 pub(crate) use kept::coming;
 use xsched_console::machine::Machine;
 
-/// What rows are run with.
+/// Programs, device and settings that rows are run with.
 pub(crate) struct Lab<'a> {
     /// How programs are started.
     pub(crate) starter: &'a Starter<'a>,
@@ -43,22 +43,22 @@ pub(crate) struct Lab<'a> {
     pub(crate) say: &'a dyn Fn(&str),
 }
 
-/// What is known while a row is run.
+/// State of a row that is run.
 struct Run<'r, 'a> {
     lab: &'r Lab<'a>,
     prestart: &'r mut Prestart<'a>,
     experiment: &'r Definition,
     clock: Clock,
-    /// What roles do alone, by group and role.
+    /// Progress of roles alone, by group and role.
     alone: BTreeMap<(String, String), Progress>,
-    /// What the programs of each group need alone.
+    /// Needs of the programs of each group alone.
     ready: BTreeMap<String, Ready>,
     prediction: Option<Prediction>,
     hardware: String,
     software: BTreeMap<String, String>,
     cells: Vec<Cell>,
     kept: Kept,
-    /// What became of the launches of a program that was run to its end.
+    /// Launches, by what became of them, of a program that was run to its end.
     script_counts: Option<Counts>,
     /// Groups that an earlier call began on another device.
     elsewhere: Vec<String>,
@@ -70,7 +70,7 @@ struct Run<'r, 'a> {
 struct RunningCell<'a> {
     plan: CellPlan,
     group: String,
-    /// Whether what runs alone in another way is set beside these in turns.
+    /// Set if what runs alone in another way is set beside these in turns.
     is_reference: bool,
     session: Session<'a>,
     /// The cells that were measured with them.
@@ -343,7 +343,7 @@ impl<'a> Run<'_, 'a> {
         Ok(())
     }
 
-    /// What was measured on another device is measured again, by the next call.
+    /// Has what was measured on another device measured again, by the next call.
     fn forget_kept(&mut self) {
         let kept = std::mem::take(&mut self.kept);
         let status = self.begun_elsewhere();
@@ -375,7 +375,7 @@ impl<'a> Run<'_, 'a> {
         }
     }
 
-    /// What a role does alone: it, or another one that is the same but for its name.
+    /// Returns the progress of a role alone: it, or another one that is the same but for its name.
     fn alone_of(&self, cell: &CellPlan, role: &RolePlan) -> Option<Progress> {
         let of = |name: &str| self.alone.get(&(cell.group.clone(), name.to_owned())).cloned();
         of(&role.spec.name).or_else(|| {
@@ -457,7 +457,7 @@ fn programs(cell: &CellPlan) -> CellPlan {
     CellPlan { way: cell.way, policy: cell.policy, processes, ..CellPlan::default() }
 }
 
-/// What was predicted before stays.
+/// Joins two predictions: what was predicted before stays.
 pub(crate) fn joined(mut before: Prediction, new: Prediction) -> Prediction {
     let known: BTreeSet<String> =
         before.figures.iter().map(|figure| figure.key.cell.clone()).collect();

@@ -29,7 +29,7 @@ const MORE: Duration = Duration::from_secs(40);
 /// Between two looks at it.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// Runs the cell's program so many times each way.
+/// Runs the cell's program `rounds` times each way.
 pub(crate) fn run(
     starter: &Starter<'_>,
     cell: &CellPlan,
@@ -98,7 +98,7 @@ fn wait(
     Ok(())
 }
 
-/// What `run.py` wrote of one program: the P50 of each round, and what became of its launches.
+/// Reads what `run.py` wrote of one program: the P50 of each round, and its launches by outcome.
 fn understand(document: &Value) -> Result<(Progress, Option<Counts>), ProgramError> {
     let row = document.pointer("/programs/0");
     let row = row.ok_or_else(|| ProgramError::Failed(format!("{RUNNER} wrote of no program")))?;

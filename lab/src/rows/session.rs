@@ -30,9 +30,9 @@ const LOADING_HOST: Duration = Duration::from_secs(30);
 /// For how long what was begun in a phase may run on, beside a multiple of the phase.
 const AFTER: Duration = Duration::from_secs(60);
 const AFTER_HOST: Duration = Duration::from_secs(20);
-/// What random choices of programs follow from.
+/// Seed of the random choices of programs.
 const SEED: u64 = 1;
-/// So many processors are needed for a role to keep to one: what else a program does has others.
+/// Number of processors that a role needs to keep to one: what else a program does has others.
 const PROCESSORS: usize = 4;
 
 /// How programs are started.
@@ -42,7 +42,7 @@ pub(crate) struct Starter<'a> {
     pub(crate) hal: Hal,
     /// With few samples.
     pub(crate) quick: bool,
-    /// What runs the programs of the lab.
+    /// Python that runs the programs of the lab.
     pub(crate) python: PathBuf,
     /// A program to run instead of those of the lab, for tests.
     pub(crate) instead: Option<PathBuf>,
@@ -50,7 +50,7 @@ pub(crate) struct Starter<'a> {
     pub(crate) loading: Duration,
     /// For how long what was begun in a phase may run on, beside a multiple of the phase.
     pub(crate) after: Duration,
-    /// Whether programs wait at steps, so that several can load at once.
+    /// Set if programs wait at steps, so that several can load at once.
     pub(crate) steps: bool,
     /// The GPU that programs see; by default all of them.
     pub(crate) gpu: Option<Gpu>,
@@ -78,9 +78,9 @@ pub(crate) struct Session<'a> {
     roles_of: Vec<Vec<String>>,
     node: Node,
     phases: u32,
-    /// What programs said of their launches.
+    /// Launches that programs reported, by what became of them.
     counts: BTreeMap<usize, Counts>,
-    /// What each role needs alone, of all programs.
+    /// Needs of each role alone, of all programs.
     pub(crate) ready: Ready,
 }
 
@@ -110,7 +110,7 @@ impl<'s> Starter<'s> {
         Self { gpu: Some(Gpu { variable, name: name.to_owned() }), ..self }
     }
 
-    /// What a program is to be.
+    /// Makes the specification of a program.
     fn spec(&self, process: &ProcessPlan, cell: &CellPlan) -> Spec {
         let processors = thread::available_parallelism().map_or(1, NonZero::get);
         let mut roles: Vec<RoleSpec> = process.roles.iter().map(|role| role.spec.clone()).collect();
@@ -281,7 +281,7 @@ impl<'a> Prepared<'a> {
 }
 
 impl Session<'_> {
-    /// Has roles work with these loads for so long. The beginning does not count.
+    /// Has roles work with these loads for `seconds`. The beginning does not count.
     pub(crate) fn phase(
         &mut self,
         (seconds, settle_seconds, part): (f64, f64, u32),
@@ -322,7 +322,7 @@ impl Session<'_> {
     }
 }
 
-/// This program.
+/// Returns the path of this program.
 fn own() -> Result<PathBuf, ProgramError> {
     env::current_exe()
         .map_err(|source| ProgramError::Start { program: "this program".to_owned(), source })
@@ -370,7 +370,7 @@ fn processor(cell: &CellPlan, of: usize) -> Option<usize> {
     (!cell.has_beside && of >= PROCESSORS).then_some(of / 2)
 }
 
-/// Whether a process has a role with a work that no process before it has.
+/// Returns whether a process has a role with a work that no process before it has.
 fn has_new_works(processes: &[ProcessPlan], number: usize) -> bool {
     let (before, own) = processes.split_at(number);
     let known = |role: &RolePlan| {

@@ -13,9 +13,9 @@ const SLOWER: f64 = 1.2;
 const FEW: u32 = 100;
 /// Samples of a role that does not decide, beside others.
 const LEAST: u32 = SAMPLES_MIN as u32;
-/// So often a cell takes turns with the reference where all work beside each other.
+/// Number of turns of a cell with the reference where all work beside each other.
 pub(crate) const LONG_TURNS: usize = PAIRS_MIN;
-/// What starting the programs of a cell takes before it is known, in seconds.
+/// Time to start the programs of a cell before it is known, in seconds.
 const START_S: f64 = 20.0;
 const START_QUICK_S: f64 = 8.0;
 const START_HOST_S: f64 = 0.3;
@@ -23,7 +23,7 @@ const START_HOST_S: f64 = 0.3;
 /// The bounds of phases on a device, in seconds.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bounds {
-    /// What does not count at the beginning.
+    /// Time at the beginning that does not count.
     pub(crate) settle: f64,
     /// The shortest.
     pub(crate) least: f64,
@@ -32,7 +32,7 @@ pub(crate) struct Bounds {
 }
 
 impl Bounds {
-    /// Those for a setting.
+    /// Returns the bounds for a setting.
     pub(crate) const fn of(setting: Setting) -> Self {
         match (setting.hal, setting.quick) {
             (Hal::Host, true) => Self { settle: 0.03, least: 0.15, most: 0.3 },
@@ -43,7 +43,7 @@ impl Bounds {
     }
 }
 
-/// Seconds in which a role with this load makes so many requests.
+/// Seconds in which a role with this load makes `samples` requests.
 pub(crate) fn wanted_s(load: &Load, profile: &Profile, samples: u32, is_beside: bool) -> f64 {
     let alone_ms = profile.request_ns as f64 / 1e6;
     let request_ms = if is_beside { alone_ms * SLOWER } else { alone_ms };
@@ -66,10 +66,10 @@ pub(crate) fn least(samples: u32) -> u32 {
     samples.min(LEAST)
 }
 
-/// What happens if time is short.
+/// Behaviour if time is short.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Limit {
-    /// There is no limit.
+    /// No limit.
     #[default]
     None,
     /// Phases are shorter.
@@ -107,12 +107,12 @@ impl Clock {
         Self { began: Instant::now(), limit, bounds: Bounds::of(setting), start_s }
     }
 
-    /// What does not count at the beginning of a phase.
+    /// Returns the time at the beginning of a phase that does not count.
     pub(crate) const fn settle_s(&self) -> f64 {
         self.bounds.settle
     }
 
-    /// Starting programs took so long.
+    /// Notes that starting programs took `seconds`.
     pub(crate) const fn started_in(&mut self, seconds: f64) {
         // Later starts find files that were read before.
         self.start_s = seconds;
@@ -123,22 +123,22 @@ impl Clock {
         Some(self.limit.time()?.saturating_sub(self.began.elapsed()).as_secs_f64())
     }
 
-    /// Whether there is time to start a cell.
+    /// Returns whether there is time to start a cell.
     pub(crate) fn has_time(&self) -> bool {
         self.left_s().is_none_or(|left| left > self.start_s + self.bounds.least)
     }
 
-    /// Whether phases are shorter than they are to be.
+    /// Returns whether phases are shorter than they are to be.
     pub(crate) const fn shortens(&self) -> bool {
         matches!(self.limit, Limit::Shorten(_))
     }
 
-    /// Whether there is time for a phase of so many seconds.
+    /// Returns whether there is time for a phase of `seconds`.
     pub(crate) fn has_s(&self, seconds: f64) -> bool {
         !matches!(self.limit, Limit::Stop(_)) || self.left_s().is_none_or(|left| left > seconds)
     }
 
-    /// How long a phase may take that wants so many seconds, if so many phases and starts are to
+    /// How long a phase may take that wants `wanted` seconds, if these phases and starts are to
     /// come, this phase among them.
     pub(crate) fn phase_s(&self, wanted: f64, phases: usize, starts: usize) -> f64 {
         let wanted = (wanted + self.bounds.settle).clamp(self.bounds.least, self.bounds.most);

@@ -18,12 +18,12 @@ use crate::stats::{Quantiles, ns_of};
 /// Bytes of allocations and copies.
 const BYTES: usize = 1 << 20;
 
-/// What a call took.
+/// Times of a call.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct First {
-    /// Which call.
+    /// Name of the call.
     pub(crate) call: String,
-    /// Whether a stream was held meanwhile.
+    /// Set if a stream was held meanwhile.
     pub(crate) held: bool,
     /// How long it took, where it did not wait for that stream.
     pub(crate) time: Quantiles,
@@ -37,7 +37,7 @@ pub(crate) struct First {
 
 type Call = Arc<dyn Fn() -> Result<(), LabError> + Send + Sync>;
 
-/// Takes the time of each call so many times, while a stream is not held and while it is.
+/// Takes the time of each call `times` times, while a stream is not held and while it is.
 pub(super) fn measure(hip: &Hip, times: u32, rows: &mut Vec<First>) -> Result<(), LabError> {
     let api = hip.api();
     let stream = |ring| BareStream::new(api, ring).map_err(LabError::new);

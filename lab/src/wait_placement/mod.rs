@@ -26,14 +26,14 @@ pub(crate) use firsts::First;
 pub(crate) use rings::{Rings, Stream};
 pub(crate) use words::Row;
 
-/// Who waits longer while a stream is held waits for that stream.
+/// A call that waits longer while a stream is held waits for that stream.
 const BLOCKED: Duration = Duration::from_millis(300);
 /// A wait that only a hang exceeds.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Between two looks.
 const POLL_DELAY: Duration = Duration::from_micros(10);
 
-/// What is run.
+/// Runs to make, with their sizes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Plan {
     /// Trials for each place.
@@ -46,22 +46,22 @@ pub(crate) struct Plan {
     pub(crate) own: u32,
 }
 
-/// What came out.
+/// Figures of the bench.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct Results {
     /// On what.
     pub(crate) device: Described,
-    /// What was run.
+    /// Plan that was run.
     pub(crate) plan: Plan,
-    /// What the runtime makes of a wait for a word.
+    /// Form in which the runtime waits for a word.
     pub(crate) lowering: String,
     /// Waits for words in each place.
     pub(crate) words: Vec<Row>,
     /// Calls while a stream is held.
     pub(crate) firsts: Vec<First>,
-    /// Which stream holds which.
+    /// Streams that hold each other.
     pub(crate) rings: Option<Rings>,
-    /// What was not done, and why.
+    /// Parts that were not done, and why.
     pub(crate) left_out: Vec<(String, String)>,
     /// Why not everything was done, if so: a stream that could not be let go keeps all others
     /// waiting.

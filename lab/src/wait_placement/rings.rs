@@ -1,4 +1,4 @@
-//! Which streams stand still when one is held: at its gate, and by the driver.
+//! Streams that stand still when one is held: at its gate, and by the driver.
 
 use std::sync::Arc;
 
@@ -39,11 +39,11 @@ pub(crate) struct Pair {
     /// How long the other's kernel took, in nanoseconds; `None` if it did not run before the hold's
     /// end.
     pub(crate) took_ns: Option<u64>,
-    /// Whether the stream that was to be held was.
+    /// Set if the stream that was to be held was.
     pub(crate) was_held: bool,
 }
 
-/// What came out.
+/// Figures of all pairs of streams.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Rings {
     /// The streams, in the order in which they were made.
@@ -62,8 +62,8 @@ impl Rings {
         stopped.map(|pair| (name(pair.held), name(pair.other), &*pair.by)).collect()
     }
 
-    /// Whether streams with rings of their own neither stop others nor are stopped by them, except
-    /// the default stream, which waits for them whatever ring it is in. `None` without such
+    /// Returns whether streams with rings of their own neither stop others nor are stopped by them,
+    /// except the default stream, which waits for them whatever ring it is in. `None` without such
     /// streams, or without others.
     pub(crate) fn own_is_own(&self) -> Option<bool> {
         let ring = |place: usize| self.streams.get(place).map_or("", |stream| &*stream.ring);

@@ -15,7 +15,7 @@ use crate::kernels::{BareStream, Place, PlacedWord, Ring};
 use crate::pace::Pace;
 use crate::stats::Quantiles;
 
-/// A stream is held for so long at least, and at most for twice that.
+/// Least time for which a stream is held; at most it is twice that.
 const HELD_NS: u64 = 300_000;
 /// Where random moments follow from.
 const SEED: u64 = 1;
@@ -35,16 +35,16 @@ pub(crate) struct Trial {
     pub(crate) unsure_ns: u64,
     /// When the host saw that it had run.
     pub(crate) seen_ns: u64,
-    /// Whether it ran though the word was not 0.
+    /// Set if it ran though the word was not 0.
     pub(crate) passed: bool,
 }
 
-/// What came out for a place.
+/// Figures of a place.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Row {
-    /// Which.
+    /// Name of the place.
     pub(crate) place: String,
-    /// Who writes the word: the host, or a stream.
+    /// Writer of the word: the host, or a stream.
     pub(crate) written_by: String,
     /// From the write to the first instruction behind the wait.
     pub(crate) latency: Quantiles,

@@ -26,17 +26,17 @@ const SPACINGS_NS: [Option<u64>; 4] = [None, Some(0), Some(200_000), Some(500_00
 const BACKLOG: u64 = 4;
 /// Launches of each graph alone, to see what its gates cost.
 const ALONE: usize = 41;
-/// Stamps that have not changed for so many kernels do not change any more.
+/// Stamps that have not changed for this number of kernels do not change any more.
 const SETTLED: u32 = 5;
 /// A wait that only a hang exceeds.
 const PATIENCE: Duration = Duration::from_secs(3);
-/// What a hold may take beside the kernels, in nanoseconds: the host's store, the device's look at
-/// it, and what gates take themselves.
+/// Time that a hold may take beside the kernels, in nanoseconds: the host's store, the device's
+/// look at it, and the gates themselves.
 const SLACK_NS: u64 = 20_000;
 /// Launches of the graph that are tried behind a closed gate.
 const LAUNCHES: u64 = 64;
 
-/// What came out.
+/// Figures of held graphs.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct Held {
     /// A kernel's length as its own stamps have it.
@@ -63,7 +63,7 @@ pub(crate) struct Row {
     pub(crate) gates: usize,
     /// From the hold to the end of the last kernel.
     pub(crate) quiet: Quantiles,
-    /// What the 99th percentile of that should not exceed, in nanoseconds.
+    /// Upper limit of the 99th percentile of that, in nanoseconds.
     pub(crate) bound_ns: u64,
     /// Most kernels that started after a hold.
     pub(crate) started_most: usize,
@@ -178,7 +178,7 @@ fn alone(bench: &Cuda, subjects: &[Subject]) -> Result<(Vec<Quantiles>, Quantile
     Ok((times.collect(), Quantiles::of(&lengths)))
 }
 
-/// What was seen of a graph.
+/// Observations of a graph.
 #[derive(Debug, Default)]
 struct Seen {
     quiet_ns: Vec<u64>,

@@ -15,7 +15,7 @@ use crate::device::task::{Background, Runner};
 use crate::device::{BenchDevice, LabError, QueueParams};
 use crate::stats::{Processor, Quantiles};
 
-/// The background is given so long to fill the device.
+/// Time in which the background fills the device, before the first urgent graph.
 const SETTLE: Duration = Duration::from_millis(60);
 /// How long the background is run alone.
 const ALONE: Duration = Duration::from_secs(1);
@@ -28,7 +28,7 @@ const PRIORITIES: (i32, i32) = (10, 0);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "way", rename_all = "snake_case")]
 pub(crate) enum GraphMode {
-    /// There is no other: the urgent graph alone, on a plain stream.
+    /// No background: the urgent graph alone, on a plain stream.
     Alone,
     /// Two plain streams.
     Plain,
@@ -38,7 +38,7 @@ pub(crate) enum GraphMode {
     Lv1,
     /// XSched at Lv2, with gates in the other graph.
     Gates {
-        /// Their spacing, in nanoseconds.
+        /// Spacing of the gates, in nanoseconds.
         spacing_ns: u64,
     },
 }
@@ -106,7 +106,7 @@ pub(crate) struct Cell {
     pub(crate) gates: usize,
     /// Times of the urgent graph.
     pub(crate) urgent: Quantiles,
-    /// Their 99th percentile over that of the graph alone.
+    /// The 99th percentile over that of the graph alone.
     pub(crate) p99_over_alone: Option<f64>,
     /// Launches of the other graph in a second, over those of it alone without gates.
     pub(crate) throughput: Option<f64>,
@@ -153,7 +153,7 @@ pub(super) fn measure(
     Ok(())
 }
 
-/// Kernels that fill the device for so long each.
+/// Kernels that fill the device, each for the length given for it.
 fn kernels(bench: &Cuda, lengths_ns: &[u64]) -> Result<Vec<CudaKernel>, LabError> {
     let kernel = |&ns: &u64| {
         let ((blocks, threads), cycles) = bench.full(ns);

@@ -69,7 +69,7 @@ impl Shape {
         lengths
     }
 
-    /// Lengths from the shortest to the longest, whose lower half is bent by so much.
+    /// Lengths from the shortest to the longest, whose lower half is bent by `bend`.
     fn sorted(&self, bend: f64) -> Vec<u64> {
         let rank = |share: f64| (self.kernels as f64 * share).ceil() as usize;
         let (median, high) = (rank(0.5), rank(0.99));

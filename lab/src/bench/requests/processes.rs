@@ -14,16 +14,16 @@ use super::{Form, Request, commands, warm_up};
 use crate::bench::graphs::BERT_BASE_FP32;
 use crate::device::{BenchDevice, LabError, PlainStream};
 
-/// A process has so long to open its device, which takes seconds where kernels are compiled first.
+/// Time limit for a process to open its device, seconds where kernels are compiled first.
 const START: Duration = Duration::from_secs(60);
 /// A request takes less, beside the pause after it.
 const REQUEST: Duration = Duration::from_millis(500);
-/// What a process says when it may begin.
+/// Line that a process writes when it may begin.
 const READY: &str = "ready";
-/// What it is told then.
+/// Line that a process is told then.
 const GO: &[u8] = b"go\n";
 
-/// What a process is to do.
+/// Task of a process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Client {
     /// How its requests are launched.
@@ -99,7 +99,7 @@ impl Started {
         Ok(Self { child, lines })
     }
 
-    /// Its next line.
+    /// Waits for the next line of the process.
     fn line(&mut self, patience: Duration) -> Result<String, LabError> {
         match self.lines.recv_timeout(patience) {
             Ok(line) => line.map_err(LabError::new),
@@ -128,8 +128,8 @@ impl Drop for Started {
     }
 }
 
-/// Starts so many processes and has them begin at once. All their requests, in nanoseconds from
-/// that moment.
+/// Starts these processes, has them begin at once, and returns all their requests, in nanoseconds
+/// from that moment.
 pub(super) fn series(
     launcher: Launcher<'_>,
     wanted: &Client,
@@ -170,7 +170,7 @@ mod tests {
 
     const WANTED: Client = Client { form: Form::Kernels, requests: 2, pause_ns: 1_000 };
 
-    /// What a process of a shell's says.
+    /// Runs a script of the shell in place of a process and returns its requests.
     fn said(script: &'static str) -> Result<Vec<Request>, LabError> {
         let launcher = move |_: &Client| {
             let mut command = Command::new("sh");

@@ -26,7 +26,7 @@ const SENT: [&str; 4] = [".json", ".jsonl", ".txt", ".toml"];
 /// Endings of those that reports are made from.
 const USED: [&str; 2] = [".json", ".txt"];
 
-/// Whether a file is one of these.
+/// Returns whether a file's name has one of these endings.
 fn ends(name: &str, endings: &[&str]) -> bool {
     endings.iter().any(|ending| name.ends_with(ending))
 }

@@ -1,4 +1,4 @@
-//! What figures depend on beside this program: the system, the driver, firmware, clocks.
+//! Facts that figures depend on beside this program: the system, the driver, firmware, clocks.
 
 use std::collections::BTreeMap;
 use std::env;
@@ -52,10 +52,10 @@ const LONGEST: usize = 4_096;
 /// Names and values.
 type Values = BTreeMap<String, String>;
 
-/// What was found. What a system does not tell is missing.
+/// Facts that were found. Those that a system does not tell are missing.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Facts {
-    /// What the kernel was started with, as far as it changes what is measured.
+    /// Parameters that the kernel was started with, as far as they change what is measured.
     pub(super) command_line: Option<String>,
     /// Signs that this is a container; empty if there are none.
     pub(super) container: Vec<String>,
@@ -69,7 +69,7 @@ pub(super) struct Facts {
     pub(super) cards: BTreeMap<String, Values>,
     /// Each node of the AMD driver's topology.
     pub(super) nodes: BTreeMap<String, Values>,
-    /// Whether the driver's device file can be opened.
+    /// Result of opening the driver's device file.
     pub(super) dev_kfd: String,
     /// The variables of the environment that matter.
     pub(super) environment: Values,
@@ -79,7 +79,7 @@ pub(super) struct Facts {
 }
 
 impl Facts {
-    /// What this system says.
+    /// Reads the facts of this system.
     pub(super) fn here() -> Self {
         let chosen = |name: &String| VARIABLES.iter().any(|start| name.starts_with(start));
         let environment = env::vars().filter(|(name, _)| chosen(name)).collect();
@@ -87,7 +87,7 @@ impl Facts {
         Self { environment, bounds, ..Self::of(Path::new("/")) }
     }
 
-    /// What the files below a root folder say.
+    /// Reads the facts from the files below a root folder.
     fn of(root: &Path) -> Self {
         Self {
             command_line: text(&root.join("proc/cmdline")).map(|line| parameters(&line)),
@@ -107,7 +107,7 @@ impl Facts {
     }
 }
 
-/// Those of the kernel's parameters that matter.
+/// Returns the parameters of the kernel's command line that change what is measured.
 fn parameters(line: &str) -> String {
     let matters = |word: &&str| PARAMETERS.iter().any(|start| word.starts_with(start));
     line.split_whitespace().filter(matters).collect::<Vec<_>>().join(" ")
@@ -129,7 +129,7 @@ fn names(folder: &Path) -> Vec<String> {
     names
 }
 
-/// Those of these files of a folder that are there.
+/// Reads the files of a folder, among these, that are there.
 fn values<'a>(folder: &Path, files: impl IntoIterator<Item = &'a str>) -> Values {
     let value = |file: &str| Some((file.to_owned(), text(&folder.join(file))?));
     files.into_iter().filter_map(value).collect()

@@ -63,7 +63,7 @@ const RAW: &str = "raw";
 const BEFORE: &str = "facts-before.json";
 const AFTER: &str = "facts-after.json";
 const MACHINE: &str = "machine.json";
-/// Of its time a bench is told so much, in percent: the rest is for what it cannot foresee.
+/// Part of its time that a bench is told, in percent: the rest is for what it cannot foresee.
 const TOLD_PERCENT: u32 = 60;
 
 /// Runs everything that is asked for and not done yet, and writes the report.
@@ -199,7 +199,7 @@ impl<'a> Session<'a> {
         format!("{count} benches, an hour or two, at most {hours:.1} hours\n")
     }
 
-    /// Whether a bench has anything to show that is asked for and not there yet.
+    /// Returns whether a bench has anything to show that is asked for and not there yet.
     fn is_to_do(&self, run: &Run) -> bool {
         run.parts.iter().any(|part| self.wants(part.id)) && !self.is_done(run)
     }
@@ -404,10 +404,10 @@ impl<'a> Session<'a> {
     }
 }
 
-/// What came out of a bench.
+/// Outcome of a bench.
 #[derive(Debug)]
 enum Measured {
-    /// What it wrote.
+    /// Record that the bench wrote.
     Well(Value),
     /// Why it wrote nothing.
     Failed(String),

@@ -14,7 +14,7 @@ use crate::report::{Block, Cell, Table, Tone, text, words};
 use xsched_console::machine::Machine;
 use xsched_console::table::table;
 
-/// What a report is made from.
+/// Sources of a report.
 pub(super) struct Report<'a> {
     pub(super) machine: &'a Machine,
     /// As they were before the first bench.
@@ -26,7 +26,7 @@ pub(super) struct Report<'a> {
     pub(super) raw: &'a dyn Fn(&str) -> Option<String>,
 }
 
-/// What is printed at the end.
+/// Returns the lines that are printed at the end.
 pub(super) fn summary(records: &[Record], folder: &Path) -> String {
     let header = ["<test", "<name", "<verdict", "<notes"];
     let row = |record: &Record| {
@@ -38,7 +38,7 @@ pub(super) fn summary(records: &[Record], folder: &Path) -> String {
     format!("{text}{}\n{}\n", counts(records), report.display())
 }
 
-/// Whether the experiment can be run here.
+/// Returns whether the experiment can be run here.
 fn is_run(record: &Record) -> bool {
     record.status != Status::NotRun
 }
@@ -136,7 +136,7 @@ impl Report<'_> {
     }
 }
 
-/// What is asked of an experiment, and what came out.
+/// Returns the goal of an experiment and its outcome, as cells of a table.
 fn verdict(record: &Record) -> Vec<Cell> {
     let tone = match (record.status, record.pass) {
         (Status::Measured, Some(true)) => Tone::Good,

@@ -1,4 +1,4 @@
-//! Which benches are run, with what, and which experiments of the test plan they show.
+//! Benches to run, their options, and the experiments of the test plan that they show.
 
 use std::time::Duration;
 
@@ -13,26 +13,26 @@ use crate::judge::{self, Judged};
 pub(super) struct Run {
     /// The bench, as on the command line.
     pub(super) bench: &'static str,
-    /// Its options beside the device and the outputs.
+    /// Options of the bench beside the device and the outputs.
     pub(super) options: Vec<String>,
-    /// Whether it has a picture.
+    /// Set if the bench has a picture.
     pub(super) drawn: bool,
-    /// Its part of the time, beside that of the others; about seconds on an MI308X if it is quick.
+    /// Part of the time, beside that of the others; about seconds on an MI308X if it is quick.
     pub(super) weight: u32,
     /// Longer is a hang, where there is no limit for all of them.
     pub(super) limit: Duration,
-    /// What it shows.
+    /// Experiments that the bench shows.
     pub(super) parts: &'static [Part],
 }
 
 /// An experiment of the test plan.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::commands) struct Part {
-    /// Its number in the test plan, or a name.
+    /// Number in the test plan, or a name.
     pub(in crate::commands) id: &'static str,
-    /// What it is about.
+    /// Subject of the experiment.
     pub(in crate::commands) name: &'static str,
-    /// What has to come out.
+    /// Result that reaches the goal.
     pub(in crate::commands) goal: &'static str,
     /// From the record of its bench to figures and a verdict.
     pub(in crate::commands) judge: fn(&Value) -> Result<Judged, LabError>,
@@ -207,7 +207,7 @@ fn limit(bench: &str) -> Duration {
     Duration::from_secs(if bench == "interrupt" { 10_800 } else { 1_800 })
 }
 
-/// What a bench takes beside the others.
+/// Returns the part of the time of a bench, beside that of the others.
 fn weight(bench: &str) -> u32 {
     match bench {
         "interrupt" => 9,
@@ -216,7 +216,7 @@ fn weight(bench: &str) -> u32 {
     }
 }
 
-/// What is left for a bench of the time for it and those behind it: its part by weight.
+/// Returns a bench's part, by weight, of the time that is left for it and those behind it.
 pub(super) fn share_of(left: Duration, run: &Run, behind: &[Run]) -> Duration {
     let all: u32 = behind.iter().map(|run| run.weight).sum::<u32>() + run.weight;
     left * run.weight / all.max(1)

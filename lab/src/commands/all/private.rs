@@ -1,5 +1,5 @@
-//! What must not leave a machine: who uses it, what it is called, where it is and which one of its
-//! kind it is.
+//! Facts that must not leave a machine: who uses it, what it is called, where it is and which one
+//! of its kind it is.
 
 use std::collections::BTreeSet;
 use std::env;
@@ -69,11 +69,11 @@ const NUMBERS: [&str; 6] = [
 const CARD_NUMBERS: [&str; 2] = ["unique_id", "serial_number"];
 /// Shorter numbers are not unique.
 const NUMBER_MIN: usize = 6;
-/// What a path ends with in a text.
+/// Characters at which a path in a text ends.
 const PATH_END: &[char] =
     &['"', '\'', '`', ',', ';', ':', '(', ')', '[', ']', '{', '}', '<', '>', '|', '\\'];
 
-/// What is known to be private on a machine.
+/// Names and addresses that are known to be private on a machine.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Private {
     /// Names of the machine and of those who use it, in lower case, and what stands for them.
@@ -85,7 +85,7 @@ pub(super) struct Private {
 }
 
 impl Private {
-    /// What is private here, these folders among it.
+    /// Collects what is private here, these folders among it.
     pub(super) fn here(folders: &[&Path]) -> Self {
         let node = rustix::system::uname().nodename().to_string_lossy().into_owned();
         let mut private = Self::of(Path::new("/"), |name| env::var(name).ok(), &[&node]);
@@ -97,7 +97,7 @@ impl Private {
         private
     }
 
-    /// The same from the files below a root folder, the environment and the names of the machine.
+    /// Collects it from files below a root folder, the environment and the names of the machine.
     fn of(root: &Path, variable: impl Fn(&str) -> Option<String>, nodes: &[&str]) -> Self {
         let read = |path: &Path| fs::read_to_string(path).unwrap_or_default().trim().to_owned();
         let mut private = Self::default();
@@ -156,7 +156,7 @@ impl Private {
         self.folders.dedup();
     }
 
-    /// What is looked for by name, for people.
+    /// Returns what is looked for by name, for people.
     pub(super) fn looked_for(&self) -> Vec<&str> {
         let names = self.names.iter().map(|(name, _)| name.as_str());
         names.chain(self.folders.iter().chain(&self.numbers).map(String::as_str)).collect()
@@ -201,8 +201,8 @@ impl Private {
     }
 }
 
-/// Whether a path is one of these folders or below one. What begins like ROCm's, with a version
-/// behind it, is ROCm's.
+/// Returns whether a path is one of these folders or below one. A path that begins like ROCm's,
+/// with a version behind it, is ROCm's.
 fn is_below(path: &str, folders: &[&str]) -> bool {
     folders.iter().any(|folder| {
         path.strip_prefix(folder)
@@ -259,7 +259,7 @@ fn without_addresses(text: &str) -> String {
     out + rest
 }
 
-/// What stands for a word that is an address.
+/// Returns the placeholder for a word that is an address.
 fn what_address(word: &str) -> Option<&'static str> {
     let plain = word.split('%').next().unwrap_or_default();
     let colons = plain.matches(':').count();

@@ -12,7 +12,7 @@ use crate::rows::program_files;
 
 /// The program that runs the others.
 const RUNNER: &str = "run.py";
-/// What is run: all operators forward and backward, then BERT, alone and from three threads.
+/// Programs to run: all operators forward and backward, then BERT, alone and from three threads.
 const PROGRAMS: [&str; 3] =
     ["operators.py", "bert_eager.py", "bert_threads.py --threads 3 --mode eager --seconds 4"];
 /// The command, as a record has it.
@@ -48,7 +48,7 @@ fn absolute(path: &Path) -> PathBuf {
     std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
 }
 
-/// Whether every program had the same results both ways, and what it cost.
+/// Returns whether every program had the same results both ways, and what it cost.
 pub(super) fn judge(record: &Value) -> Result<Judged, LabError> {
     let rows = record.get("programs").and_then(Value::as_array);
     let rows = rows.ok_or_else(|| LabError::new("`programs` is not as expected"))?;

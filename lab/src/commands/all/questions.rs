@@ -1,4 +1,4 @@
-//! Which question each figure settles.
+//! Questions of the test plan, each with the figures that settle it.
 
 use serde_json::{Map, Value};
 
@@ -13,7 +13,7 @@ struct Question {
     asks: &'static str,
     /// The experiment, and the list in its results.
     from: (&'static str, &'static str),
-    /// What of each row of the list; all if empty.
+    /// Columns taken of each row of the list; all if empty.
     columns: &'static [&'static str],
     /// Rows that are about it.
     about: fn(&Row) -> bool,
@@ -121,7 +121,7 @@ const QUESTIONS: [Question; 14] = [
 ];
 
 impl Question {
-    /// What the records say, or why they say nothing.
+    /// Returns what the records say, or why they say nothing.
     fn answer(&self, records: &[Record]) -> Result<Table, String> {
         let (id, list) = self.from;
         let record = records.iter().find(|record| record.test_id == id);

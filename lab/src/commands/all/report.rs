@@ -89,7 +89,7 @@ fn records(texts: &BTreeMap<String, String>) -> Result<Vec<Record>, ArchiveError
     if records.is_empty() { Err(ArchiveError::Empty) } else { Ok(records) }
 }
 
-/// What a JSON text says, with nothing in it that a terminal would obey.
+/// Reads a JSON text, with a space for each control character that a terminal would obey.
 fn printable_of<T: DeserializeOwned + Serialize>(
     (text, name): (Option<&str>, String),
 ) -> Result<Option<T>, ArchiveError> {
@@ -123,7 +123,7 @@ fn printable(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 
-/// The same line by line.
+/// Returns the lines of the text, with a space for each other control character.
 fn lines(text: &str) -> String {
     text.lines().map(|line| printable(line) + "\n").collect()
 }

@@ -1,4 +1,4 @@
-//! What people and programs read.
+//! Output of the demo, for people and for programs.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -22,11 +22,11 @@ use xsched_sim::report::{LatencyFigures, RunFigures};
 /// Everything that came out, as `--json` writes it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) struct Document {
-    /// What ran the kernels.
+    /// Device that ran the kernels.
     pub(super) device: Described,
     /// Where.
     pub(super) machine: Machine,
-    /// What a request is.
+    /// Kernels of a request.
     pub(super) request: Request,
     /// The policy of the scheduled mode.
     pub(super) policy: &'static str,
@@ -38,9 +38,9 @@ pub(super) struct Document {
     pub(super) simulated: Option<Modes>,
     /// How often other programs used the processors meanwhile.
     pub(super) quiet: Quiet,
-    /// Whether the scheduler of the node may have held the device for other processes meanwhile.
+    /// Set if the scheduler of the node may have held the device for other processes meanwhile.
     pub(super) may_share: bool,
-    /// What was asked of the live figures.
+    /// Criteria of the live figures.
     pub(super) criteria: Vec<Criterion>,
 }
 
@@ -60,7 +60,7 @@ const NOT_SIMULATED: &str = "\
 note: no description of this device is part of the program, so nothing was simulated; `xsched-lab bench
 calibrate` measures one\n\n";
 
-/// Which device was chosen, why none that would have come before it, and how to choose another.
+/// Says which device was chosen, why none that comes before it, and how to choose another.
 pub(super) fn chosen<D>(device: &str, choice: &Choice<SpinHal, D>, is_asked_for: bool) -> String {
     let hal = choice.hal.name();
     let others = SpinHal::value_variants().iter().map(|hal| hal.name()).filter(|&name| name != hal);
@@ -79,7 +79,7 @@ pub(super) fn chosen<D>(device: &str, choice: &Choice<SpinHal, D>, is_asked_for:
     text
 }
 
-/// Whether the scheduler of the node holds the device, which the environment asks it for.
+/// Says whether the scheduler of the node holds the device, which the environment asks it for.
 pub(super) fn node(is_connected: bool, device: &Described) -> String {
     let (at, name) = (SocketPath::from_env(), name_on_node(device));
     if is_connected {
@@ -139,7 +139,7 @@ pub(super) fn report(document: &Document, tasks: &[Task], svg: Option<&Path>) ->
     text
 }
 
-/// What all criteria say together.
+/// Returns the verdict of all criteria together.
 fn verdict(criteria: &[Criterion], quiet: Quiet, may_share: bool) -> String {
     let has = |verdict| criteria.iter().any(|criterion| criterion.verdict == verdict);
     let Quiet { looks, disturbed } = quiet;
@@ -160,7 +160,7 @@ fn verdict(criteria: &[Criterion], quiet: Quiet, may_share: bool) -> String {
     format!("\n{words}{shares}{noise}\n")
 }
 
-/// What was recorded, and what for.
+/// Says what was recorded, and what for.
 pub(super) fn record(stats: RecordStats, path: &Path) -> String {
     let (bytes, path) = (count(stats.bytes, "byte"), path.display());
     let lost = match stats.lost {

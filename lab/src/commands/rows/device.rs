@@ -1,4 +1,4 @@
-//! Which device rows are run on.
+//! Device that rows are run on.
 
 use crate::commands::open;
 use crate::device::hal::first_that_works;
@@ -6,7 +6,7 @@ use crate::error::CommandError;
 use crate::rows::plan::Hal;
 use xsched_console::note;
 
-/// What is tried where no device was asked for.
+/// Devices in the order in which they are tried where none was asked for.
 const ORDER: [Hal; 3] = [Hal::Cuda, Hal::Hip, Hal::Host];
 
 /// The device that was asked for, or else the first that works.

@@ -85,7 +85,7 @@ fn judge_again(folder: &Folder) -> Result<(), CommandError> {
     Ok(())
 }
 
-/// What is planned for a row, if this program has such a row, and in which setting.
+/// Returns what is planned for a row, if this program has such a row, and in which setting.
 fn definition(row: &Row) -> Option<(Definition, Setting)> {
     let setting = Setting { hal: Hal::named(&row.hal)?, quick: row.quick };
     let of = table::all(setting).into_iter().find(|of| of.plan.id == row.id)?;
@@ -186,7 +186,7 @@ fn measured(folder: &Folder, id: &str) -> Option<usize> {
     Some(row.cells.iter().filter(|cell| cell.status == Status::Measured).count())
 }
 
-/// Whether a file is a row's: `ID.json`, `ID_NAME.json` or `ID-CELL.…`.
+/// Returns whether a file is a row's: `ID.json`, `ID_NAME.json` or `ID-CELL.…`.
 fn is_of(place: &Path, id: &str) -> bool {
     let name = place.file_name().unwrap_or_default().to_string_lossy();
     let rest = name.strip_prefix(id);
@@ -199,7 +199,7 @@ mod tests {
     use crate::rows::document::Figure;
     use crate::rows::report::samples;
 
-    /// A folder with a row of two cells, of which so many were measured.
+    /// A folder with a row of two cells, of which `done` were measured.
     fn folder(place: &Path, id: &str, done: usize, text: &str) -> PathBuf {
         let folder = Folder::make(place).unwrap();
         let mut row = samples::row(id, "a row", Vec::new(), Vec::new());

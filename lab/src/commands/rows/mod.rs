@@ -63,7 +63,7 @@ pub(crate) struct How {
     /// `xsched-lab all --resume`.
     #[arg(long, value_name = "TEXT")]
     cells: Option<String>,
-    /// What runs the programs of `lab/programs`.
+    /// Python that runs the programs of `lab/programs`.
     #[arg(long, value_name = "PYTHON", default_value = "python3")]
     python: PathBuf,
     /// A description of the device for the simulator, as `xsched-lab bench calibrate` writes it; by
@@ -141,12 +141,12 @@ pub(crate) struct AllArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct StandInArgs {
-    /// What it is to be, a file with JSON.
+    /// Description of the program to stand in for, a file with JSON.
     #[arg(value_name = "SPEC", value_parser = value_parser!(PathBuf))]
     spec: PathBuf,
 }
 
-/// What is asked for.
+/// Rows that are asked for, and how to run them.
 struct Asked<'a> {
     how: &'a How,
     folder: &'a std::path::Path,
@@ -156,14 +156,14 @@ struct Asked<'a> {
     time: Time,
 }
 
-/// What an earlier call measured.
+/// Treatment of what an earlier call measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Resume {
-    /// It is measured again.
+    /// Measured again.
     Anew,
-    /// It is kept, if this build measured it on this machine.
+    /// Kept, if this build measured it on this machine.
     Same,
-    /// It is kept.
+    /// Kept, from whichever build and machine.
     Mixed,
 }
 

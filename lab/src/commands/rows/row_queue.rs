@@ -28,7 +28,7 @@ pub(super) enum Most {
     Free,
     /// Phases are shorter.
     Share(Duration),
-    /// What does not fit is not run.
+    /// Rows that do not fit into this time are not run.
     Stop(Duration),
 }
 
@@ -179,7 +179,7 @@ impl<'a> RowQueue<'a> {
         !kept.is_some_and(|row| is_done(&row, self.setting.hal.name(), self.setting.quick))
     }
 
-    /// What an earlier call measured of a row, if it counts.
+    /// Returns what an earlier call measured of a row, if it counts.
     fn before(&self, row: &Definition) -> Option<Row> {
         let row = self.folder.row(row.plan.id).filter(|_| self.resume);
         let row = row.filter(|row| counts(row, self.setting.hal.name(), self.setting.quick));
@@ -215,7 +215,7 @@ fn not_begun(lab: &Lab<'_>, of: &Definition) -> Result<Row, CommandError> {
     Ok(row)
 }
 
-/// What came out of a row, in a few lines.
+/// Returns the outcome of a row, in a few lines.
 fn summary(head: &str, row: &Row) -> String {
     let mut text = format!("{head}: {}, {:.1} s\n", words(row), row.seconds);
     let failed = row.cells.iter().filter_map(|cell| match &cell.status {

@@ -8,7 +8,7 @@ use signal_hook::flag;
 
 use crate::error::CommandError;
 
-/// What a first signal sets; a second one ends this program at once.
+/// Returns the flag that a first signal sets; a second one ends this program at once.
 pub(super) fn on_signals() -> Result<Arc<AtomicBool>, CommandError> {
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM] {

@@ -8,8 +8,8 @@ use super::Target;
 use crate::predict::device_for;
 use crate::rows::plan::Hal;
 
-/// What is part of the program beside what `bench … --predict` has: a part of the device's name,
-/// the file's name and what it says.
+/// Descriptions that are part of the program beside those of `bench … --predict`: a part of the
+/// device's name, the file's name and what it says.
 const KNOWN: [(Hal, &str, &str, &str); 2] = [
     (Hal::Host, "", "sim/devices/host.toml", include_str!("../../../../sim/devices/host.toml")),
     (

@@ -1,6 +1,6 @@
-//! What the simulator says of a row before it is measured.
+//! Prediction of a row by the simulator, before the row is measured.
 //!
-//! It is told what the device costs (a description) and what each role said when it was ready: the
+//! Input is what the device costs (a description) and what each role said when it was ready: the
 //! kernels of a request, what a lone request takes, and how long the host launches. From these
 //! follow the same programs, beside each other and in each way. Nothing of the predicted cell is
 //! known.
@@ -23,20 +23,20 @@ use super::plan::{CellPlan, Hal, Program, RowPlan, Way};
 use super::protocol::Ready;
 use super::quantities::figures;
 
-/// What is predicted for.
+/// Device and cells to predict for.
 #[derive(Clone, Debug)]
 pub(crate) struct Target {
     /// How it is reached.
     pub(crate) hal: Hal,
-    /// Its name.
+    /// Name of the device.
     pub(crate) hardware: String,
-    /// Its description, where one was given.
+    /// Description of the device, where one was given.
     pub(crate) device: Option<DeviceSpec>,
     /// When this is, in UTC, as in RFC 3339.
     pub(crate) date: String,
 }
 
-/// What roles need, by name.
+/// Needs of roles, by name.
 type Needs = BTreeMap<String, Need>;
 
 /// Predicts the cells of the row whose group's programs have said what they need, by the names of
@@ -128,8 +128,8 @@ impl<'a> Group<'a> {
         Model { device: self.device, hal: self.hal, cell, needs: &self.needs }
     }
 
-    /// What each role of the cell does alone: those that are measured so, and those that are the
-    /// same but for their names.
+    /// Returns what each role of the cell does alone: those that are measured so, and those that
+    /// are the same but for their names.
     fn lone(&self, cell: &CellPlan) -> Result<BTreeMap<String, Said>, String> {
         let model = self.model(cell);
         let one = |role: &String| Ok((role.clone(), model.alone(role)?));

@@ -1,4 +1,4 @@
-//! What a role needs for a request, from what it said when it was ready.
+//! Needs of a role for a request, from what it said when it was ready.
 
 use std::sync::Arc;
 
@@ -19,12 +19,12 @@ const BATCHED: &str = "llm";
 /// Entries that an XQueue has room for, as in the runtime's defaults.
 const CAPACITY: u32 = 1_024;
 
-/// What a request needs.
+/// Kernels and times of a request.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Need {
     /// Device time of each kernel, with the gap behind it.
     pub(super) kernels_ns: Arc<[u64]>,
-    /// Whether they are launched as one graph.
+    /// Set if the kernels are launched as one graph.
     pub(super) is_graph: bool,
     /// Host time before each launch, beyond the launch.
     pub(super) dispatch_ns: u64,
@@ -32,12 +32,12 @@ pub(super) struct Need {
     pub(super) launch_ns: u64,
     /// Host time of a request that no kernel waits for, as to prepare it and to read its result.
     pub(super) extra_ns: u64,
-    /// What a lone request takes in all, as it was said.
+    /// Time that a lone request takes in all, as it was said.
     pub(super) request_ns: u64,
 }
 
 impl Need {
-    /// What a role needs that said this.
+    /// Returns the needs of a role that said this.
     pub(super) fn of(
         spec: &RoleSpec,
         profile: &Profile,
@@ -82,8 +82,8 @@ impl Need {
         self.dispatch_ns + self.launch_ns
     }
 
-    /// What a lone request takes without [`Self::extra_ns`]: the host and the device work at the
-    /// same time, each command after the one before it and after its own launch.
+    /// Returns the time of a lone request without [`Self::extra_ns`]: the host and the device work
+    /// at the same time, each command after the one before it and after its own launch.
     pub(super) fn lone_ns(&self, device: &DeviceSpec) -> u64 {
         let step_ns = self.command_ns();
         let wake_ns = device.wake_ns.iter().sum::<u64>() / device.wake_ns.len().max(1) as u64;

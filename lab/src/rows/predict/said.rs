@@ -1,4 +1,4 @@
-//! What a role did in a simulation, in the form of what is measured.
+//! Progress of a role in a simulation, in the form of what is measured.
 
 use xsched_sim::outcome::TaskOutcome;
 
@@ -11,7 +11,7 @@ const P99_SAMPLES: usize = 200;
 const NONE_ENDED: &str = "no request ended in the simulation";
 const OVERLOADED: &str = "requests come faster than they are served, so that latencies depend on how long it is measured";
 
-/// What a role did in a simulation.
+/// Progress of a role in a simulation.
 #[derive(Clone, Debug)]
 pub(super) struct Said {
     /// Without latencies if those say nothing.
@@ -21,7 +21,7 @@ pub(super) struct Said {
 }
 
 impl Said {
-    /// The host adds so much to each request.
+    /// Reads the outcome of a task; the host adds `extra_ns` to each request.
     pub(super) fn of(task: &TaskOutcome, extra_ns: u64, load: &Load) -> Self {
         let latencies: Vec<u64> = task.latencies_ns.iter().map(|ns| ns + extra_ns).collect();
         let seconds = task.measured_ns as f64 / 1e9;

@@ -64,13 +64,13 @@ struct Place<'a> {
 }
 
 impl<'a> Model<'a> {
-    /// What the roles do beside each other, by name.
+    /// Returns the progress of the roles beside each other, by name.
     pub(super) fn beside(&self) -> Result<BTreeMap<String, Said>, String> {
         let places = self.places()?;
         self.run(&places, |place| place.role.load.of(&place.profile()))
     }
 
-    /// What a role does alone.
+    /// Returns the progress of a role alone.
     pub(super) fn alone(&self, role: &str) -> Result<Said, String> {
         let places: Vec<Place<'_>> =
             self.places()?.into_iter().filter(|place| place.role.spec.name == role).collect();
@@ -357,7 +357,7 @@ impl Place<'_> {
         self.role.spec.options.get(name)?.as_u64()
     }
 
-    /// What a load is made from that depends on the lone request.
+    /// Returns the part of a profile that loads are made from: the lone request.
     fn profile(&self) -> Profile {
         Profile { request_ns: self.need.request_ns, ..Profile::default() }
     }

@@ -14,7 +14,7 @@ const TURN_NS: u64 = 10_000_000;
 /// (`benches/results/h200-2026-11-21/fixed-priority-processes.json`).
 pub(super) const SLICE_NS: u64 = 2_200_000;
 pub(super) const SWITCH_NS: u64 = 50_000;
-/// What a process waits for the GPU beyond the gates of the other one: in the same file, beside
+/// Time that a process waits for the GPU beyond the gates of the other: in the same file, beside
 /// kernels of 0.1 ms with a gate each, 0.17 ms more than alone, of which half a kernel is 0.05.
 pub(super) const HANDOVER_NS: u64 = 110_000;
 
@@ -31,7 +31,7 @@ pub(super) const SHORT_NS: u64 = 100_000;
 pub(super) const CONTENTION_STREAMS: f64 = 0.35;
 pub(super) const CONTENTION_MPS: f64 = 0.5;
 
-/// What decides who runs.
+/// Mechanism that decides who runs.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Sharing {
     /// The device, or a model of another system.
@@ -81,7 +81,7 @@ impl Sharing {
         matches!(self, Self::Daemon("hpf", _)).then_some(TURN_NS)
     }
 
-    /// Whether XSched decides.
+    /// Returns whether XSched decides.
     pub(super) const fn is_scheduled(&self) -> bool {
         !matches!(self, Self::System(_))
     }

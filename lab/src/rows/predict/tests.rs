@@ -5,7 +5,7 @@ use super::*;
 
 const MS: u64 = 1_000_000;
 
-/// A role that was said to have so many kernels of this length.
+/// A role that said that it has `kernels` kernels of this length.
 struct Job {
     name: &'static str,
     kernels: u64,
@@ -143,7 +143,7 @@ fn processes_have_slices_and_streams_take_turns() {
     assert!((6.6..8.6).contains(&beside(false)), "{}", beside(false));
 }
 
-/// What `benches/results/h200-2026-11-21/fixed-priority-processes.json` has, from which the slice
+/// Times of `benches/results/h200-2026-11-21/fixed-priority-processes.json`, from which the slice
 /// comes: 2.02 ms alone, beside a process that is always busy 3.18 ms at the median and 4.29 at
 /// P99.
 #[test]

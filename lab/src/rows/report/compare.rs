@@ -3,7 +3,7 @@
 use super::super::document::{Key, Prediction, Row};
 use crate::stats;
 
-/// What the quantities of lone programs begin with. A prediction of these is near to what the
+/// Prefix of the quantities of lone programs. A prediction of these is near to what the
 /// programs said when they were ready, so that it proves little.
 const ALONE: &str = "alone_";
 
@@ -12,7 +12,7 @@ const ALONE: &str = "alone_";
 pub(super) struct Pair {
     /// The row.
     pub(super) id: String,
-    /// What it is of.
+    /// Cell, role and quantity of both values.
     pub(super) key: Key,
     /// By the simulator.
     pub(super) predicted: f64,
@@ -29,7 +29,7 @@ impl Pair {
         (self.predicted - self.measured).abs() / self.measured.abs()
     }
 
-    /// Whether it counts as a prediction.
+    /// Returns whether it counts as a prediction.
     pub(super) fn counts(&self) -> bool {
         !self.key.quantity.starts_with(ALONE)
     }
@@ -40,7 +40,7 @@ impl Pair {
     }
 }
 
-/// What is both predicted and measured, in the order of the measurement.
+/// Returns what is both predicted and measured, in the order of the measurement.
 pub(super) fn pairs(prediction: &Prediction, row: &Row) -> Vec<Pair> {
     let pair = |measured: &super::super::document::Figure| {
         let predicted = prediction.figures.iter().find(|figure| figure.key == measured.key)?;
@@ -60,7 +60,7 @@ pub(super) fn median<'a>(pairs: impl IntoIterator<Item = &'a Pair>) -> Option<f6
     stats::median(pairs.into_iter().map(Pair::error).collect())
 }
 
-/// The pairs that are furthest apart, the furthest first, at most so many.
+/// The pairs that are furthest apart, the furthest first, at most `most`.
 pub(super) fn worst<'a>(pairs: impl IntoIterator<Item = &'a Pair>, most: usize) -> Vec<&'a Pair> {
     let mut pairs: Vec<&Pair> = pairs.into_iter().collect();
     pairs.sort_by(|a, b| b.error().total_cmp(&a.error()));

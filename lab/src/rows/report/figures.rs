@@ -12,9 +12,9 @@ use crate::draw::counted;
 pub(super) struct Figure {
     /// The number in the test plan.
     pub(super) number: &'static str,
-    /// What it shows.
+    /// Title of the picture.
     pub(super) title: &'static str,
-    /// Its parts: a diagram, or why it cannot be drawn.
+    /// Parts of the picture: a diagram, or why it cannot be drawn.
     pub(super) parts: Vec<Result<Chart, String>>,
 }
 
@@ -74,7 +74,7 @@ fn value(row: &Row, cell: &str, role: &str, quantity: &str) -> Option<f64> {
     found.map(|figure| figure.value)
 }
 
-/// What the cells of a group have in common, and what tells this one from the others.
+/// Splits a cell's name into what its group has in common, and what tells it from the others.
 fn split(cell: &Cell) -> (&str, &str) {
     let at = cell.name.find(&format!(", {}", cell.way));
     let at = at.or_else(|| cell.name.find(", level")).or_else(|| cell.name.find(", threshold"));
@@ -196,7 +196,7 @@ fn fig11(rows: &[Row]) -> Vec<Result<Chart, String>> {
     vec![Err(latency.to_owned()), row(rows, "7.3.3").and_then(thresholds)]
 }
 
-/// What few commands in flight cost.
+/// Draws the cost of few commands in flight.
 fn thresholds(row: &Row) -> Result<Chart, String> {
     let line = |group: &str| {
         let cells = measured(row).filter(|cell| split(cell).0 == group);

@@ -21,13 +21,13 @@ use crate::report::{self, Block, Tone};
 /// The folder of drawings.
 const DRAWINGS: &str = "figures";
 
-/// What a folder has.
+/// Documents of a folder.
 #[derive(Debug, Default)]
 struct Input {
     /// In the order of the plan's chapters.
     rows: Vec<Row>,
     predictions: Vec<Prediction>,
-    /// What is both predicted and measured.
+    /// Values that are both predicted and measured.
     pairs: Vec<Pair>,
 }
 
@@ -121,7 +121,7 @@ fn documents<T: DeserializeOwned>(folder: &Path) -> Result<Vec<T>, CommandError>
     places.iter().map(read).collect()
 }
 
-/// What rows are ordered by: chapters by number, then words.
+/// Returns the key by which rows are ordered: chapters by number, then words.
 fn chapters(id: &str) -> (bool, Vec<u32>, String) {
     let numbers: Vec<u32> = id.split('.').filter_map(|part| part.parse().ok()).collect();
     (numbers.is_empty(), numbers, id.to_owned())
@@ -146,7 +146,7 @@ mod tests {
     use super::samples::{self, cell, figure, fixed_priority, prediction, row, verdict};
     use super::*;
 
-    /// What is written for these documents.
+    /// Text that is written for these documents.
     struct Written {
         markdown: String,
         html: String,

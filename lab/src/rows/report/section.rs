@@ -6,7 +6,7 @@ use super::compare::Pair;
 use super::summary::{OURS, goal_of, judgement, outcome};
 use crate::report::{Block, Cell, Table, Tone, count, number, percent, text, words};
 
-/// What is written of a row.
+/// Returns the section of a row.
 pub(super) fn blocks(row: &Row, input: &Input) -> Vec<Block> {
     let mut blocks = vec![Block::Heading(2, format!("{} {}", row.id, row.title()))];
     let outcome = outcome(row);

@@ -9,7 +9,7 @@ use super::compare::{Pair, median, worst};
 use super::{Input, chapters};
 use crate::report::{Block, Cell, Table, Tone, count, number, percent, text, words};
 
-/// Whose goals are not the plan's.
+/// Origin of goals that are not the plan's.
 pub(super) const OURS: &str = "ours";
 /// Predictions within this are near.
 const NEAR: f64 = 0.1;
@@ -108,7 +108,7 @@ fn counts(rows: &[&Row]) -> String {
     format!("{} rows; the plan has {}, we have {} more.", rows.len(), of("plan"), of(OURS))
 }
 
-/// What a row came to.
+/// Returns the outcome of a row.
 pub(super) fn outcome(row: &Row) -> Cell {
     let missed = row.verdicts.iter().filter(|verdict| verdict.met == Some(false)).count();
     let met = row.verdicts.iter().filter(|verdict| verdict.met == Some(true)).count();

@@ -1,4 +1,4 @@
-//! What an earlier call measured of a row, and this one does not measure again.
+//! Measurements of a row by an earlier call, which this one does not repeat.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,12 +13,12 @@ use super::super::session::{like_measured, merge};
 use super::super::table::Definition;
 use super::{programs, work};
 
-/// What stays of an earlier call.
+/// Results of an earlier call that stay.
 #[derive(Debug, Default)]
 pub(super) struct Kept {
     /// The cells, by their names.
     pub(super) cells: BTreeMap<String, Cell>,
-    /// What the programs need alone of groups that go on, and where it was measured.
+    /// Needs of the programs alone in groups that go on, and where they were measured.
     pub(super) ready: BTreeMap<String, Ready>,
 }
 
@@ -44,7 +44,7 @@ impl Kept {
         kept
     }
 
-    /// What roles do alone in groups that go on, by group and role.
+    /// Returns what roles do alone in groups that go on, by group and role.
     pub(super) fn alone(&self, of: &Definition) -> BTreeMap<(String, String), Progress> {
         let cells = of.plan.cells.iter().filter(|plan| self.ready.contains_key(&plan.group));
         let known = cells.filter_map(|plan| Some((&plan.group, self.cells.get(&plan.name)?)));
@@ -56,7 +56,7 @@ impl Kept {
         alone.collect()
     }
 
-    /// Whether a cell is of a group of which something stays.
+    /// Returns whether a cell is of a group of which something stays.
     pub(super) fn has_group_of(&self, of: &Definition, cell: &str) -> bool {
         let group = |name: &str| {
             let plan = of.plan.cells.iter().find(|plan| plan.name == name)?;
@@ -67,7 +67,7 @@ impl Kept {
     }
 }
 
-/// What was measured of a cell as it is planned.
+/// Returns what was measured of a cell as it is planned.
 fn find<'a>(plan: &CellPlan, row: &'a Row) -> Option<&'a Cell> {
     let cell = row.cells.iter().find(|cell| cell.name == plan.name)?;
     let works = cell.roles.iter().map(|role| (role.name.clone(), role.work.clone()));
@@ -75,8 +75,8 @@ fn find<'a>(plan: &CellPlan, row: &'a Row) -> Option<&'a Cell> {
     (is_whole(&cell.status) && is_as_planned).then_some(cell)
 }
 
-/// What the programs of a group said, of which these cells were measured, if it can go on with the
-/// others.
+/// Returns what the programs of a group said, of which these cells were measured, if it can go on
+/// with the others.
 fn goes_on<'a>(
     mut plans: impl Iterator<Item = &'a CellPlan> + Clone,
     found: &[&Cell],
@@ -92,7 +92,7 @@ fn goes_on<'a>(
     said(first)
 }
 
-/// What the programs of a cell said once they were ready.
+/// Reads what the programs of a cell said once they were ready.
 fn said(folder: &Folder, row: &Row, plan: &CellPlan) -> Option<Ready> {
     let raw = folder.raw(&row.id, &plan.name);
     let mut all = Ready { ready: true, ..Ready::default() };

@@ -15,10 +15,11 @@ use crate::stats::P99_SAMPLES;
 /// The loads of roles by their names.
 pub(super) type Loads = BTreeMap<String, Load>;
 
-/// So often a phase goes on that had too few samples, by so much longer than seems to be needed.
+/// Number of times that a phase with too few samples goes on, each by `TIME_MARGIN` longer than
+/// seems to be needed.
 pub(super) const RETRIES: u32 = 3;
 pub(super) const TIME_MARGIN: f64 = 1.05;
-/// By so much a phase is longer that is run once more.
+/// Factor by which a phase is longer that is run once more.
 const LONGER: f64 = 5.0;
 
 impl<'a> Run<'_, 'a> {
@@ -110,7 +111,7 @@ impl<'a> Run<'_, 'a> {
     }
 
     /// A phase behind others, and more of it until the role that decides has enough samples for a
-    /// P99, if it is to have so many and the time is not too short for them.
+    /// P99, if the plan wants that number and the time is not too short for them.
     pub(super) fn enough(
         &self,
         number: usize,
@@ -153,7 +154,7 @@ impl<'a> Run<'_, 'a> {
         Self::part(session, (seconds, self.clock.settle_s(), decides), loads)
     }
 
-    /// Has programs work for so many seconds; once more and longer if the role that decides had no
+    /// Has programs work for `seconds`; once more and longer if the role that decides had no
     /// request.
     pub(super) fn part(
         session: &mut Session<'_>,
@@ -167,7 +168,7 @@ impl<'a> Run<'_, 'a> {
         Ok(session.phase((seconds * LONGER, settle_s, part), loads)?)
     }
 
-    /// How long a phase is that wants so many seconds.
+    /// How long a phase is that wants `wanted_s` seconds.
     pub(super) fn seconds(&self, number: usize, wanted_s: f64) -> Result<f64, Fault> {
         let behind = self.experiment.plan.cells.get(number + 1..).unwrap_or_default();
         let to_do = behind.iter().filter(|cell| cell.unavailable.is_none());
@@ -193,7 +194,7 @@ impl<'a> Run<'_, 'a> {
     }
 }
 
-/// What a role did alone, with the processors that were in use.
+/// Returns what a role did alone, with the processors that were in use.
 pub(super) fn alone(phase: &Phase, name: &str) -> Option<Progress> {
     let mut progress = phase.progress(name)?;
     progress.samples.cores.clone_from(&phase.cores);

@@ -10,8 +10,9 @@ use super::phases::{Loads, RETRIES, TIME_MARGIN, alone};
 use super::{Fault, Run, nothing};
 use crate::stats::{P99_SAMPLES, PAIRS_MIN};
 
-/// So often the reference and another way take turns, if a turn has so many requests, and ten times
-/// what it takes to settle. Of what phases take to settle, a turn takes a tenth.
+/// Least and greatest number of turns of the reference and another way, if a turn has
+/// `TURN_SAMPLES` requests and `SETTLES` times what it takes to settle. Of what phases take to
+/// settle, a turn takes a tenth.
 const TURNS: (f64, f64) = (PAIRS_MIN as f64, 40.0);
 const TURN_SAMPLES: u32 = 10;
 const SETTLES: f64 = 10.0;
@@ -19,17 +20,17 @@ const SETTLES: f64 = 10.0;
 /// Two sessions that take turns: the reference, and that of the cell.
 type Pair<'r, 's> = (&'r mut Session<'s>, &'r mut Session<'s>);
 
-/// What all roles of a cell did beside each other.
+/// Progress of all roles of a cell beside each other.
 pub(super) struct CoRun {
     pub(super) phase: Phase,
-    /// What the role that decides did alone meanwhile.
+    /// Progress of the role that decides, alone, meanwhile.
     pub(super) alone: Option<Progress>,
-    /// Its P99s, in the reference and here.
+    /// P99s of that role, in the reference and here.
     pub(super) turns: Vec<(f64, f64)>,
 }
 
 impl<'a> Run<'_, 'a> {
-    /// What a role does alone, in turns with what it does in the reference.
+    /// Measures what a role does alone, in turns with what it does in the reference.
     pub(super) fn turns(
         &self,
         number: usize,
@@ -69,8 +70,8 @@ impl<'a> Run<'_, 'a> {
         }))
     }
 
-    /// What all roles do beside each other, in turns with the reference if the plan has it and the
-    /// reference is there.
+    /// Measures what all roles do beside each other, in turns with the reference if the plan has it
+    /// and the reference is there.
     pub(super) fn beside_in_turns(
         &mut self,
         number: usize,
@@ -114,7 +115,7 @@ impl<'a> Run<'_, 'a> {
         self.enough(number, session, asked, (loads, 0), all)
     }
 
-    /// So often all roles take turns.
+    /// Returns the number of turns that all roles take.
     pub(super) const fn long_turns(&self) -> usize {
         if self.clock.shortens() { 1 } else { LONG_TURNS }
     }
@@ -207,8 +208,8 @@ impl<'a> Run<'_, 'a> {
     }
 }
 
-/// What two sessions did in a turn, of which the one that was second is the first in the next turn,
-/// so that neither is always the later one.
+/// Results of two sessions in a turn, of which the one that was second is the first in the next
+/// turn, so that neither is always the later one.
 fn in_turn(
     turn: u32,
     (reference, session): (&mut Session<'_>, &mut Session<'_>),

@@ -77,7 +77,7 @@ fn ns_of(clock: ClockId) -> u64 {
 #[derive(Debug)]
 struct Program {
     roles: BTreeMap<String, Role>,
-    /// What the roles need alone.
+    /// Needs of the roles alone.
     ready: serde_json::Value,
     /// Queues are of it.
     _runtime: Option<Runtime>,
@@ -161,7 +161,7 @@ impl Program {
         Ok(Answer { phase: order.phase, begin_ns, end_ns, cpu_ns, counts: self.counts(), roles })
     }
 
-    /// What became of the launches, where there are XQueues.
+    /// Returns what became of the launches, where there are XQueues.
     fn counts(&self) -> Option<Counts> {
         let each = self.roles.values().filter_map(Role::stats);
         let of = |stats: Stats| Counts {

@@ -142,7 +142,7 @@ impl Role {
         }
     }
 
-    /// What the role needs alone.
+    /// Measures what the role needs alone.
     pub(super) fn profile(
         &mut self,
         kernels_ns: Vec<u64>,

@@ -8,7 +8,7 @@ use xsched_sim::stats::Goal;
 
 /// Between a client's requests.
 const PAUSE_MS: f64 = 20.0;
-/// The same in 5.3.
+/// Pause in 5.3, in milliseconds.
 const SEQUENCE_PAUSE_MS: f64 = 10.0;
 /// The names of six clients, as the plan's script has them.
 const SIX: [&str; 6] = ["high-1", "high-2", "mid-1", "mid-2", "low-1", "low-2"];

@@ -8,7 +8,7 @@ use super::super::plan::{CellPlan, Hal, InTurns, LoadPlan, ProcessPlan, Program,
 use super::super::protocol::{Load, RoleSpec};
 use super::Setting;
 
-/// By so much times are shorter for stand-ins on the processor.
+/// Factor by which times are shorter for stand-ins on the processor.
 pub(super) const HOST_SCALE: f64 = 0.25;
 /// Samples for a P99, and in ways that do not decide.
 const SAMPLES: (u32, u32) = (1_100, 300);
@@ -21,7 +21,7 @@ const NEEDS_GPU: &str = "needs a GPU";
 /// Why a cell is not run on AMD's GPUs.
 const NO_MPS: &str = "AMD's driver has no MPS";
 
-/// Whether roles are threads of one process, or processes.
+/// Form of the roles: threads of one process, or processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Granularity {
     Threads,
@@ -115,7 +115,7 @@ impl RolePlan {
     }
 }
 
-/// The same roles in several ways.
+/// Roles that are run in several ways.
 #[derive(Clone, Debug)]
 pub(super) struct Group {
     name: String,
@@ -213,12 +213,12 @@ impl Group {
         format!("{}, {}", self.name, way.name())
     }
 
-    /// Its cells.
+    /// Returns the cells of all ways.
     pub(super) fn cells(&self, setting: Setting) -> Vec<CellPlan> {
         self.ways.iter().map(|&way| self.cell(way, self.cell_name(way), setting)).collect()
     }
 
-    /// Its cell in one way, with this name.
+    /// Returns the cell of one way, with this name.
     pub(super) fn cell(&self, way: Way, name: String, setting: Setting) -> CellPlan {
         let mut roles = self.roles.clone();
         if setting.hal == Hal::Host {

@@ -11,9 +11,9 @@ use xsched_sim::stats::Goal;
 /// Between two frames, and between two transcriptions.
 const FRAME_MS: f64 = 40.0;
 const SPEECH_MS: f64 = 3_000.0;
-/// The same for stand-ins, whose phases are short.
+/// Length for stand-ins, whose phases are short.
 const HOST_SPEECH_MS: f64 = 400.0;
-/// A transcription is urgent from so long before it is due.
+/// A transcription is urgent from this part of its period before it is due.
 const LAXITY_PART: f64 = 1.0 / 30.0;
 /// Requests a second of the urgent model.
 const URGENT_PER_S: f64 = 10.0;
@@ -31,9 +31,9 @@ const NETWORKS: [(&str, &str, u32); 4] = [
 /// are networks.
 const K: u32 = 16;
 const FEWER_K: u32 = 2;
-/// What a role keeps of its rate at least to count as one that goes on, as the plan asks of 8.1.1.
+/// Least part of its rate with which a role counts as one that goes on, as the plan asks of 8.1.1.
 const RUNS: f64 = 0.1;
-/// What frames are over those without a scheduler at most: the plan has them nine times better.
+/// Upper limit of frames over those without a scheduler: the plan has them nine times better.
 const FRAMES_OVER_NATIVE: f64 = 0.111;
 /// How long a training job waits for the data of its next iteration.
 const DATA_MS: f64 = 14.0;
@@ -204,7 +204,7 @@ pub(super) fn server(setting: Setting) -> Definition {
     row
 }
 
-/// What is asked for of a server: the urgent model as if alone, 30 % better than without XSched,
+/// Returns the goals of a server: the urgent model as if alone, 30 % better than without XSched,
 /// and the other one goes on.
 fn of_server(group: &Group, whose: &'static str) -> [GoalPlan; 3] {
     let cell = group.cell_name(Way::Xsched);

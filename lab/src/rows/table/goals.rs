@@ -1,8 +1,8 @@
-//! What is asked for of a row, and what the plan's form has of it.
+//! Goals of a row, and what the plan's form has of it.
 
 use xsched_sim::stats::Goal;
 
-/// What scheduling may use of a core, by the plan.
+/// Part of a core that scheduling may use, in percent, by the plan.
 pub(super) const CORES_MAX_PERCENT: f64 = 5.0;
 
 /// A value that is asked for.
@@ -10,7 +10,7 @@ pub(super) const CORES_MAX_PERCENT: f64 = 5.0;
 pub(crate) struct GoalPlan {
     /// In words, as `P99 of high over its P99 alone`.
     pub(crate) what: String,
-    /// Whose goal it is: `plan`, or `ours` where the plan has none or has another load.
+    /// Origin of the goal: `plan`, or `ours` where the plan has none or has another load.
     pub(crate) whose: &'static str,
     /// The cell that decides.
     pub(crate) cell: String,
@@ -18,9 +18,9 @@ pub(crate) struct GoalPlan {
     pub(crate) role: &'static str,
     /// The quantity, see [`super::super::plan`].
     pub(crate) quantity: &'static str,
-    /// What it has to be.
+    /// Bound of the value.
     pub(crate) goal: Goal,
-    /// Whether it is a time that only makes sense on a GPU.
+    /// Set if it is a time that only makes sense on a GPU.
     pub(crate) is_time: bool,
 }
 

@@ -21,7 +21,7 @@ pub(crate) use self::goals::{GoalPlan, ResultPlan};
 /// Cells of a row in a quick look on a GPU.
 const QUICK_CELLS: usize = 3;
 
-/// By so much the speed of a device changes by itself: 11 % on an H200, 2026-11-28.
+/// Part by which the speed of a device changes by itself: 11 % on an H200, 2026-11-28.
 const SPEED_CHANGE: f64 = 0.11;
 /// About what the start of a program takes, in seconds.
 const START_S: f64 = 10.0;
@@ -41,19 +41,19 @@ pub(crate) struct Setting {
 /// A row of the table.
 #[derive(Clone, Debug)]
 pub(crate) struct Definition {
-    /// What is run.
+    /// Cells to run.
     pub(crate) plan: RowPlan,
-    /// Its name in file names, as `fixed_priority`.
+    /// Name in file names, as `fixed_priority`.
     pub(crate) file: &'static str,
-    /// What has to be there, for people.
+    /// Requirements, for people.
     pub(crate) needs: &'static str,
     /// The figure of the plan that it is drawn in.
     pub(crate) figure: Option<&'static str>,
-    /// What is asked for.
+    /// Goals of the row.
     pub(crate) goals: Vec<GoalPlan>,
-    /// What the plan's form has, by its own names.
+    /// Results of the plan's form, by its own names.
     pub(crate) results: Vec<ResultPlan>,
-    /// Whether parts of the device are measured in windows.
+    /// Set if parts of the device are measured in windows.
     pub(crate) has_windows: bool,
     /// Sentences for people.
     pub(crate) notes: Vec<String>,
@@ -128,7 +128,7 @@ impl Definition {
         self.goals.extend(goals);
     }
 
-    /// What it takes beside the others: starts of programs, and phases.
+    /// Returns the cost of the row beside the others: starts of programs, and phases.
     pub(crate) fn cost(&self) -> u32 {
         let of = |cell: &CellPlan| {
             let is_new = cell.way == Way::Native || !cell.has_beside;

@@ -8,7 +8,7 @@ use super::goals::{CORES_MAX_PERCENT, GoalPlan, results};
 use super::{Definition, Setting};
 use xsched_sim::stats::Goal;
 
-/// What the plan lets scheduling cost at most.
+/// Highest cost of scheduling that the plan allows, over the reference.
 const OVER_MAX: f64 = 1.034;
 /// Between two requests where processor time is measured: as long as one takes, so that both what
 /// requests and what pauses cost count.

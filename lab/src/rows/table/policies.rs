@@ -18,7 +18,7 @@ const EAGER_BATCH: u32 = 16;
 /// With 16, the host is late for a request in a hundred, which is where a P99 is; with twice as
 /// many it is not. Both are shown.
 const LARGE_BATCH: u32 = 32;
-/// What the daemon leaves to those below by default, as part of the device.
+/// Part of the device that the daemon leaves to those below by default.
 const FLOOR: f64 = 0.05;
 
 /// The name of a mode.

@@ -9,10 +9,10 @@ use xsched_sim::stats::Goal;
 
 /// Programs have the GPU to themselves here.
 const STARTED: &str = "time if only started, over that without XSched";
-/// What a cell costs at most.
+/// Highest cost of a cell, over the time without XSched.
 const COST_MAX: f64 = 1.034;
 
-/// What priority gives at least: as much as the larger part of 7.2.2.
+/// Least part that priority gives, in percent: the larger part of 7.2.2.
 const URGENT_PERCENT: f64 = 75.0;
 /// Unmodified programs of several frameworks.
 const PROGRAMS: [&str; 10] = [
@@ -64,7 +64,7 @@ pub(super) fn portability(setting: Setting) -> Definition {
     row
 }
 
-/// The same operators in both ways.
+/// Adds a cell for each suite of operators, in both ways.
 fn suites(row: &mut Definition, suites: &[&str], setting: Setting) {
     for suite in suites {
         let one = role("suite", "operators").option("suite", *suite);
