@@ -1,4 +1,4 @@
-//! What can be kept back from outside of the queues: launches of commands, and the beginning of
+//! Gates outside of the queues, which keep back launches of commands, and the beginning of
 //! requests.
 
 use std::fmt::Debug;

@@ -20,7 +20,7 @@ fn sound(checker: &str, scenarios: &[Scenario]) {
     sound_with(checker, scenarios, &Faults::default());
 }
 
-/// The same with something that goes wrong in each of the runs.
+/// Fails as [`sound`] does, with something that goes wrong in each of the runs.
 fn sound_with(checker: &str, scenarios: &[Scenario], faults: &Faults) {
     let outcomes: Vec<_> = scenarios.iter().map(|scenario| checked(scenario, faults)).collect();
     let found: Vec<_> =

@@ -124,7 +124,7 @@ fn nearest_rank<T>(sorted: &[T], percent: u32) -> Option<&T> {
     nearest_rank_of(sorted, percent, 100)
 }
 
-/// The same for a quantile of `part` over `whole`, which is not 0.
+/// The nearest rank for a quantile of `part` over `whole`, which is not 0.
 pub(crate) fn nearest_rank_of<T>(sorted: &[T], part: u32, whole: u32) -> Option<&T> {
     let rank = sorted.len() as u128 * u128::from(part.min(whole));
     let rank = rank.div_ceil(u128::from(whole));
@@ -133,7 +133,7 @@ pub(crate) fn nearest_rank_of<T>(sorted: &[T], part: u32, whole: u32) -> Option<
     sorted.get(index)
 }
 
-/// What a value has to be.
+/// Bound that a value has to keep.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Goal {
     /// At most this.
@@ -145,7 +145,7 @@ pub enum Goal {
 }
 
 impl Goal {
-    /// Whether the value meets the goal. What is not a number never does.
+    /// Returns whether the value meets the goal. A value that is not a number never does.
     #[must_use]
     pub fn is_met(self, value: f64) -> bool {
         match self {

@@ -147,7 +147,7 @@ pub(super) fn sequence(lab: &Lab) -> Result<Findings> {
     Ok(Findings { rows, ..Findings::default() })
 }
 
-/// What preemption costs in the endless scenario.
+/// Cost of preemption in the endless scenario.
 #[derive(Clone, Copy)]
 enum Cost<'a> {
     /// As the device's file says.

@@ -19,7 +19,7 @@ struct Method {
 const TGS_WARMUP_NS: u64 = 100_000_000_000;
 
 impl Method {
-    /// What is special about this way.
+    /// Changes the scenario as this way requires.
     fn prepare(&self, scenario: &mut Scenario) {
         match self.name {
             "TGS" => {
@@ -70,8 +70,8 @@ pub(super) fn training(lab: &Lab) -> Result<Findings> {
 const MI50: &str = "the host's pause is the GV100's, and launch costs are assumed; paper and \
                     artifact differ by up to a factor of five here";
 
-/// The same jobs on an MI50, where the paper shows what is left without progressive launching. The
-/// pause of the host is the one that was fitted on the GV100.
+/// Runs the jobs on an MI50, where the paper shows what is left without progressive launching.
+/// The pause of the host is the one that was fitted on the GV100.
 fn amd(lab: &Lab, to: &mut Findings) -> Result<()> {
     let spec = lab.device("mi50")?.spec;
     let device = lab.of_device("mi50", &["concurrency", "detect", "host_launch"])?;
@@ -140,7 +140,7 @@ pub(super) fn mixed(lab: &Lab) -> Result<Findings> {
     Ok(findings)
 }
 
-/// What is known about why a rate is not near the published one.
+/// Returns what is known about why a rate is not near the published one.
 fn reason(scenario: &str, way: &str) -> &'static str {
     match (scenario, way) {
         ("harvest-mixed", "TGS") => {

@@ -85,7 +85,7 @@ fn cells(row: &Row) -> Vec<Cell> {
     ]
 }
 
-/// What the value depends on, to be unfolded.
+/// Returns the parameters that the value depends on, to be unfolded.
 fn parameters(row: &Row) -> Cell {
     let basis = row.basis.iter().map(|basis| {
         let words = format!("{}: {}: {}", basis.parameter, basis.kind, basis.note);

@@ -10,7 +10,7 @@ use xsched_sim::stats::{Band, Summary};
 
 use super::{Basis, PaperError, Result, files};
 
-/// What remains of requests and duration in the small form.
+/// Divisor of requests and of the duration in the small form.
 const SMALL: u64 = 20;
 
 /// Under what a scenario is run.
@@ -21,7 +21,7 @@ pub(super) struct How<'a> {
     level: u8,
 }
 
-/// What runs the tasks.
+/// Scheduler of the tasks: a policy of XSched, or a system without it.
 #[derive(Clone, Copy, Debug)]
 enum Kind {
     Policy,
@@ -30,7 +30,7 @@ enum Kind {
 
 /// Highest priority first.
 pub(super) const HPF: &str = "hpf";
-/// What the device does without a scheduler.
+/// Device without a scheduler.
 pub(super) const NATIVE: How<'_> = How::policy("fcfs", 1);
 
 impl<'a> How<'a> {
@@ -56,7 +56,7 @@ impl<'a> How<'a> {
     }
 }
 
-/// What a run produced, or what is missing for it.
+/// Outcome of a run, or what is missing for it.
 pub(super) type Trial = std::result::Result<Outcome, String>;
 
 /// Runs scenarios and counts what the checkers see.
@@ -163,7 +163,7 @@ impl Lab {
         self.run_seed(name, how, None, change)
     }
 
-    /// The median of a figure over so many seeds, or what is missing.
+    /// The median of a figure over `seeds` seeds, or what is missing.
     pub(super) fn median(
         &self,
         name: &str,

@@ -43,7 +43,7 @@ pub enum PaperError {
     /// No such experiment.
     #[error("there is no experiment `{id}`; known are {}", ids().join(", "))]
     UnknownExperiment {
-        /// What was asked for.
+        /// Name that was asked for.
         id: String,
     },
     /// A built-in scenario or device file is wrong.
@@ -57,7 +57,7 @@ pub enum PaperError {
     Svg(#[from] SvgError),
 }
 
-/// What to run, and how.
+/// Experiments to run, and how.
 #[derive(Clone, Debug)]
 pub struct PaperOptions {
     /// Ids of the experiments; all of them if empty.
@@ -75,13 +75,13 @@ pub struct PaperOptions {
 pub struct Study {
     /// Number of the experiment in the test plan.
     pub id: &'static str,
-    /// What it is about.
+    /// Subject of the experiment.
     pub name: &'static str,
     /// The simulated devices.
     pub hardware: &'static str,
-    /// What came out, line by line.
+    /// Results, line by line.
     pub rows: Vec<Row>,
-    /// What to know when reading the rows.
+    /// Notes for reading the rows.
     pub notes: Vec<String>,
     /// Figures: a file name without folder, and the picture as SVG.
     pub figures: Vec<(String, String)>,
@@ -94,14 +94,14 @@ pub struct Study {
 }
 
 impl Study {
-    /// Whether something missed its goal or an invariant was violated.
+    /// Returns whether something missed its goal or an invariant was violated.
     #[must_use]
     pub fn failed(&self) -> bool {
         self.violations > 0 || self.rows.iter().any(|row| row.verdict() == Verdict::Fail)
     }
 }
 
-/// What an experiment hands back.
+/// Results that an experiment hands back.
 #[derive(Debug, Default)]
 pub(crate) struct Findings {
     rows: Vec<Row>,

@@ -1,4 +1,4 @@
-//! What scheduling costs: 7.3.3 and 7.4.1.
+//! Costs of scheduling: 7.3.3 and 7.4.1.
 
 use xsched_sim::outcome::Outcome;
 use xsched_sim::report::{Bar, Bars, Chart, Line, Plot};
@@ -122,7 +122,7 @@ pub(super) fn threshold(lab: &Lab) -> Result<Findings> {
 /// Commands in flight from which on the overhead is to be below 1 %.
 const LEAST: u32 = 10;
 
-/// What was measured on an H200 at Lv1: length of the commands in milliseconds, commands in flight,
+/// Measurements on an H200 at Lv1: length of the commands in milliseconds, commands in flight,
 /// and how much longer rows took, in percent (`benches/results/h200-2026-11-21/threshold.json`).
 pub(super) const H200: [(f64, u32, &str); 12] = [
     (0.01, 1, "77.34 (measured)"),

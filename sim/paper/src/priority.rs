@@ -192,7 +192,7 @@ fn distributions(runs: &Runs) -> Chart {
     }
 }
 
-/// What was measured on an H200: the length of the background's kernels in milliseconds, and the
+/// Measurements on an H200: the length of the background's kernels in milliseconds, and the
 /// P99 over the median alone of plain streams, Lv1 and a gate in front of each kernel.
 const H200: [(f64, [(f64, &str); 3]); 3] = [
     (0.1, [(1.98, "1.98 (measured)"), (1.42, "1.42 (measured)"), (1.04, "1.04 (measured)")]),
@@ -233,9 +233,9 @@ fn rounded(value: f64) -> f64 {
     (value * 1000.0).round() / 1000.0
 }
 
-/// What policies did at Lv1 on an H200, with the builds of 2026-11-21: lengths of the two tasks'
-/// commands in microseconds, what the runtime counted of the device time that each used over what
-/// it used, and the first one's share (`benches/results/h200-2026-11-21/partition-*.json`).
+/// Results of policies at Lv1 on an H200, with the builds of 2026-11-21: lengths of the two tasks'
+/// commands in microseconds, device time of each as the runtime counted it over what it used, and
+/// the first one's share (`benches/results/h200-2026-11-21/partition-*.json`).
 const COUNTED: [(&str, [u64; 2], [f64; 2], &str); 4] = [
     ("up", [500, 500], [1.003, 1.026], "75.41 (measured)"),
     ("pup", [500, 500], [1.003, 1.584], "82.50 (measured)"),
@@ -247,7 +247,7 @@ const COUNTED: [(&str, [u64; 2], [f64; 2], &str); 4] = [
 /// commit 97e27741).
 const EXACT: [(&str, [u64; 2], [f64; 2], &str); 1] =
     [("up", [500, 500], [1.0, 1.0], "74.64 (measured)")];
-/// What was counted of the second task in the worst of these runs with equal commands.
+/// Highest such ratio, of the second task in the worst of these runs with equal commands.
 const COUNTED_MOST: f64 = 1.785;
 
 /// The first task's share, with the two tasks' device time counted so.

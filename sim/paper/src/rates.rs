@@ -61,7 +61,7 @@ const KEDF: How<'_> = How::policy("kedf", 1);
 const RANK: &str = "the model's Paella costs nothing and knows the work left, and no disturbance \
                     grows with the number of streams";
 
-/// What came out at a rate, for each seed.
+/// Latencies at a rate, for each seed.
 struct Point {
     mean_ms: Vec<f64>,
     p99_ms: Vec<f64>,

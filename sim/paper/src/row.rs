@@ -16,11 +16,11 @@ pub enum Verdict {
     Fail,
     /// The value misses the goal, and so does preemption that costs nothing: no scheduler could.
     OutOfReach,
-    /// It depends on something that is not known whether the value meets the goal.
+    /// Unknown parameters decide whether the value meets the goal.
     Undecided,
-    /// There is no goal, and the value is not near the published one.
+    /// No goal is set, and the value is not near the published one.
     Deviates,
-    /// There is no goal, and no published value or a near one.
+    /// No goal is set, and there is no published value or a near one.
     NoGoal,
     /// The policy or the system is not there yet.
     NotAvailable,
@@ -40,19 +40,19 @@ impl fmt::Display for Verdict {
     }
 }
 
-/// What a row is worth as evidence.
+/// Worth of a row as evidence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Label {
-    /// It follows from what was measured or documented independently, and is compared with the
+    /// The row follows from what was measured or documented independently, and is compared with the
     /// paper or its artifact.
     Sourced,
-    /// It depends on a parameter that was chosen to meet a published value.
+    /// The row depends on a parameter that was chosen to meet a published value.
     Fitted,
-    /// It depends on a parameter that was never measured on this device.
+    /// The row depends on a parameter that was never measured on this device.
     Assumed,
-    /// It follows from sourced parameters, and what it is compared with is a goal of the test plan
-    /// or a measurement of this project.
+    /// The row follows from sourced parameters, and what it is compared with is a goal of the test
+    /// plan or a measurement of this project.
     OwnPlan,
 }
 
@@ -78,7 +78,7 @@ const OWN: [&str; 2] = ["(plan)", "(measured)"];
 /// The value under another assumption.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Otherwise {
-    /// What is assumed.
+    /// Assumption in words.
     pub when: String,
     /// The value then.
     pub value: f64,
@@ -111,11 +111,11 @@ const COSTS: [&str; 10] = [
 
 /// A value within this of a published one is near it.
 const NEAR: f64 = 0.15;
-/// What doubling the assumed costs may change in a value that does not depend on them.
+/// Largest change, on doubling the assumed costs, of a value that does not depend on them.
 const SWAY: f64 = 0.05;
 
 impl Basis {
-    /// Whether it is a cost of a device that was never measured.
+    /// Returns whether it is a cost of a device that was never measured.
     #[must_use]
     pub fn is_assumed_cost(&self) -> bool {
         let key = self.parameter.rsplit('.').next().unwrap_or_default();
@@ -134,7 +134,7 @@ pub struct Distance {
 }
 
 impl Distance {
-    /// Whether it is within 15 % of one of them.
+    /// Returns whether it is within 15 % of one of them.
     #[must_use]
     pub fn is_near(&self) -> bool {
         self.paper.iter().chain(&self.artifact).any(|off| off.abs() <= NEAR)
@@ -178,17 +178,17 @@ fn distance(value: f64, text: &str) -> Option<f64> {
 /// A line of an experiment.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Row {
-    /// What the value is.
+    /// Quantity that the value is of.
     pub what: String,
-    /// Its unit; empty for ratios.
+    /// Unit of the value; empty for ratios.
     pub unit: &'static str,
-    /// What the paper or the test plan says, in words; may be empty.
+    /// Value in the paper or the test plan, in words; may be empty.
     pub paper: &'static str,
-    /// What the paper's artifact or another measurement says, where it differs; may be empty.
+    /// Value in the paper's artifact or another measurement, where it differs; may be empty.
     pub artifact: &'static str,
     /// The simulated value, if there is one.
     pub simulated: Option<f64>,
-    /// What it has to be.
+    /// Bound that the value has to keep.
     pub goal: Option<Goal>,
     /// The simulated value with preemption that costs nothing, where that was simulated.
     pub ideal: Option<f64>,
@@ -196,14 +196,14 @@ pub struct Row {
     pub otherwise: Vec<Otherwise>,
     /// The parameters that matter most for the value.
     pub basis: Vec<Basis>,
-    /// Whether a parameter was chosen to meet this row's published value.
+    /// True if a parameter was chosen to meet this row's published value.
     pub is_target: bool,
     /// By which part the value changes when all costs that are assumed double, where that was
     /// simulated.
     pub sway: Option<f64>,
     /// Why the value is not near the published one, where that is known.
     pub reason: &'static str,
-    /// What is not there yet, if the value could not be simulated.
+    /// Missing part, if the value could not be simulated.
     pub missing: Option<String>,
 }
 
@@ -282,7 +282,7 @@ impl Row {
         }
     }
 
-    /// Whether the goal is met under one assumption and missed under another.
+    /// Returns whether the goal is met under one assumption and missed under another.
     fn depends(&self, goal: Goal, value: f64) -> bool {
         let met = goal.is_met(value);
         self.otherwise.iter().any(|other| goal.is_met(other.value) != met)
@@ -293,7 +293,7 @@ impl Row {
         if far { Verdict::Deviates } else { Verdict::NoGoal }
     }
 
-    /// What the row is worth as evidence.
+    /// Returns the worth of the row as evidence.
     #[must_use]
     pub fn label(&self) -> Label {
         match self.parameters() {
@@ -306,7 +306,7 @@ impl Row {
         }
     }
 
-    /// Whether nothing that others published is compared with it.
+    /// Returns whether nothing that others published is compared with it.
     fn is_own(&self) -> bool {
         let own = |text: &str| text.is_empty() || OWN.iter().any(|end| text.ends_with(end));
         own(self.paper) && own(self.artifact)
@@ -322,7 +322,7 @@ impl Row {
         kinds.max().unwrap_or(OriginKind::Sourced)
     }
 
-    /// Whether doubling the assumed costs could show that only sourced parameters matter.
+    /// Returns whether doubling the assumed costs could show that only sourced parameters matter.
     pub(super) fn may_be_steady(&self) -> bool {
         let known = |b: &Basis| b.kind == OriginKind::Sourced || b.is_assumed_cost();
         self.simulated.is_some() && self.basis.iter().all(known)
@@ -360,7 +360,7 @@ impl Row {
         text
     }
 
-    /// What is known about why the value is not near the published one.
+    /// Returns what is known about why the value is not near the published one.
     #[must_use]
     pub const fn known(&self) -> &'static str {
         if self.reason.is_empty() { "not explained" } else { self.reason }

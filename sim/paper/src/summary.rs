@@ -1,4 +1,4 @@
-//! What all rows together say.
+//! Summary of all rows.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -18,7 +18,7 @@ pub struct Summary {
     pub met: usize,
     /// Rows that cannot be simulated yet.
     pub not_available: usize,
-    /// The same apart, by what the rows are worth as evidence.
+    /// Counts of the rows apart, by their worth as evidence.
     pub labels: BTreeMap<Label, Count>,
     /// The rows that miss their goal.
     pub missed: Vec<String>,

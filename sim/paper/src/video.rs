@@ -9,7 +9,7 @@ use super::{Basis, Findings, Goal, Result, Row};
 
 /// Seeds of each way. A row shows the one that is worst for its goal.
 const SEEDS: u64 = 20;
-/// What a frame takes in the artifact when the next follows it at once, and how often they come.
+/// Time of a frame in the artifact when the next follows it at once, and the frames' period.
 const SHORT_NS: u64 = 17_000_000;
 const PERIOD_NS: u64 = 40_000_000;
 
@@ -142,8 +142,8 @@ pub(super) fn conference(lab: &Lab) -> Result<Findings> {
     Ok(findings)
 }
 
-/// The same with frames as short as the artifact's: is it the frames' length that makes fixed
-/// priority miss?
+/// Runs frames as short as the artifact's: is it the frames' length that makes fixed priority
+/// miss?
 fn short_frames(lab: &Lab, device: &[Basis], to: &mut Findings) -> Result<()> {
     let short = |scenario: &mut Scenario| {
         let frames = scenario.tasks.iter_mut().find(|task| task.name == "frame");

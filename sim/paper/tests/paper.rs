@@ -132,7 +132,7 @@ fn kept(path: &str) -> Value {
     serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()
 }
 
-/// What stands in the program as measured on an H200 is what the records have.
+/// Values that the program has as measured on an H200 are those of the records.
 #[test]
 fn measured_values_are_those_of_the_records() {
     let table = measured("overhead", "H200");
@@ -209,7 +209,7 @@ fn there_is_no_verdict_on_lv3_of_an_mi308x() {
     }
 }
 
-/// It is one that is explained.
+/// Asserts that the row deviates and that the deviation is explained.
 fn deviates(study: &Study, what: &str) {
     let row = row(study, what);
     assert_eq!(row.verdict(), Verdict::Deviates, "{}", row.judgement());

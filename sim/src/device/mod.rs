@@ -168,7 +168,7 @@ impl World {
         }
     }
 
-    /// The same, once everything else that happens at this time has happened: streams that are let
+    /// Puts it up once everything else that happens at this time has happened: streams that are let
     /// go together run in the order of their turns.
     fn offer_again(&mut self, stream: u32) {
         if self.line_up(stream) {

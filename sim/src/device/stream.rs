@@ -17,8 +17,8 @@ pub(crate) struct Launched {
     pub(crate) gated: bool,
     pub(crate) fence: bool,
     pub(crate) started: bool,
-    /// It was interrupted, and restoring it takes this long before it goes on. `None` while it is
-    /// saved, and from when it goes on.
+    /// Time that restoring takes before the command goes on, if it was interrupted. `None` while it
+    /// is saved, and from when it goes on.
     pub(crate) restore_ns: Option<u64>,
 }
 
@@ -132,7 +132,8 @@ impl Stream {
         self.fifo.front().map_or(0, |head| head.left_ns)
     }
 
-    /// What runs next: the restore of the head if that is due, or else the head, or its next wave.
+    /// Returns the time of what runs next: the restore of the head if it is due, or else the head,
+    /// or its next wave.
     pub(crate) fn next_work_ns(&mut self, has_waves: bool) -> u64 {
         let restore_ns = self.fifo.front().and_then(|head| head.restore_ns);
         restore_ns.unwrap_or_else(|| if has_waves { self.wave() } else { self.left_ns() })
@@ -185,8 +186,8 @@ impl Stream {
         seen_at_ns
     }
 
-    /// The restore of the head is interrupted with so much of it left to do: what is saved is good
-    /// for another one. Returns the command and the device time that the restore took.
+    /// The restore of the head is interrupted with `left_ns` of it left to do: what is saved is
+    /// good for another one. Returns the command and the device time that the restore took.
     pub(crate) fn stop_restore(&mut self, left_ns: u64) -> (u64, u64) {
         self.running = false;
         let Some(head) = self.fifo.front_mut() else { return (0, 0) };

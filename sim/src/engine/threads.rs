@@ -51,9 +51,9 @@ pub(super) struct Sent {
     ended: Option<Status>,
 }
 
-/// What a thread draws from. When its requests come and how long its commands are have a generator
-/// each, so that the n-th request has the same gap and the same lengths under every policy,
-/// whatever order the draws come in. What waking up takes has a third.
+/// Generators that a thread draws from. When its requests come and how long its commands are have
+/// one each, so that the n-th request has the same gap and the same lengths under every policy,
+/// whatever order the draws come in. The time to wake up has a third.
 #[derive(Debug)]
 pub(super) struct Generators {
     pub(super) arrivals: Rng,

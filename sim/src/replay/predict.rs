@@ -20,8 +20,7 @@ use crate::stats::Summary;
 pub struct PredictOptions {
     /// The policy.
     pub policy: Option<String>,
-    /// What another policy than the recorded one is told. The recorded one is told what it was told
-    /// then.
+    /// Hints for another policy than the recorded one, which gets those that it got then.
     pub policy_hints: Vec<PolicyHint>,
     /// The level of all holds, 1 to 3.
     pub level: Option<u8>,
@@ -69,14 +68,14 @@ pub struct PredictedTask {
     pub predicted_ms: LatencyFigures,
     /// How far the predicted 99th percentile is above the recorded one, in percent of that.
     pub p99_deviation_percent: Option<f64>,
-    /// The same where the policy and the levels are the recorded ones: by how much the model is off
-    /// on this record.
+    /// Deviation where the policy and the levels are the recorded ones: by how much the model is
+    /// off on this record.
     pub own_deviation_percent: Option<f64>,
 }
 
 impl PredictedTask {
-    /// True if the predicted 99th percentile is within so many percent of the recorded one, and the
-    /// task was not starved.
+    /// True if the predicted 99th percentile is within `percent` of the recorded one, and the task
+    /// was not starved.
     #[must_use]
     pub fn is_within(&self, percent: f64) -> bool {
         !self.starved

@@ -57,7 +57,7 @@ pub struct TaskBands {
     pub throughput_rps: Option<Band>,
     /// Counted requests.
     pub completed: Option<Band>,
-    /// Those of them that ended after the task's deadline; `None` without a deadline.
+    /// Counted requests that ended after the task's deadline; `None` without a deadline.
     pub deadline_misses: Option<Band>,
 }
 

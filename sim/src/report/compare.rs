@@ -90,7 +90,7 @@ pub struct CompareRow {
     pub throughput_rps: Option<f64>,
     /// Counted requests.
     pub completed: Option<f64>,
-    /// Those of them that ended after the task's deadline; `None` without a deadline.
+    /// Counted requests that ended after the task's deadline; `None` without a deadline.
     pub deadline_misses: Option<f64>,
     /// 99th percentile over that of the same task under the first combination.
     pub p99_ratio: Option<f64>,

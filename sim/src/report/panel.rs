@@ -38,7 +38,7 @@ pub(super) struct Panel {
     axis: Axis,
 }
 
-/// What a line of a diagram is drawn from.
+/// Curve of a diagram, and what is drawn with it.
 pub(super) struct Line {
     /// Index into the entries of the legend.
     pub(super) entry: usize,
@@ -98,7 +98,8 @@ impl Panel {
         drawn
     }
 
-    /// What cannot be seen: which lines coincide here and not in every diagram, and which are cut.
+    /// Returns what cannot be seen: which lines coincide here and not in every diagram, and which
+    /// are cut.
     fn notes(&self, legend: &[Entry]) -> Vec<String> {
         // An entry that coincides with another everywhere is named in the legend.
         let named = |entry: &&usize| legend.get(**entry).is_some_and(|e| e.same_as.is_none());

@@ -35,7 +35,7 @@ const CHARACTER: usize = 8 * SCALE as usize;
 const LEGEND_LINE: u32 = 18;
 /// Longest name in a legend or title, in characters.
 const MAX_NAME: usize = 32;
-/// What a legend says of counts and of deadlines.
+/// Text of a legend about counts and deadlines.
 const COUNTS: &str = "n: requests";
 const DEADLINES: &str = "dotted upright: deadline";
 

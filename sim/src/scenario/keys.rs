@@ -25,7 +25,7 @@ pub struct KeyReference {
     pub range: &'static str,
     /// The value if the key is absent, or `required`.
     pub default: &'static str,
-    /// What it means.
+    /// Meaning of the key.
     pub meaning: &'static str,
 }
 

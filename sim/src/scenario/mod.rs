@@ -151,7 +151,7 @@ impl Scenario {
 pub struct ReadFile {
     /// Where it is.
     pub path: PathBuf,
-    /// What is in it.
+    /// Bytes of the file.
     pub content: Vec<u8>,
 }
 

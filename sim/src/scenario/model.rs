@@ -1,4 +1,4 @@
-//! What a scenario says, as plain checked data. The TOML form is documented in
+//! Model of a scenario, as plain checked data. The TOML form is documented in
 //! `docs/src/reference/scenarios.md`; everything here is already in nanoseconds and already
 //! validated.
 
@@ -21,7 +21,7 @@ pub const SCHEMA_VERSION: u32 = 1;
 pub struct Scenario {
     /// Short name, used in reports. 1 to 64 characters of `[A-Za-z0-9._-]`.
     pub name: String,
-    /// What the scenario shows, in a sentence or two. May be empty.
+    /// Text about what the scenario shows, in a sentence or two. May be empty.
     pub description: String,
     /// Seed of the first run.
     pub seed: u64,
@@ -144,7 +144,7 @@ pub struct DeviceSpec {
 }
 
 impl DeviceSpec {
-    /// What holding and resuming cost on this device, as the scheduler is told.
+    /// Returns the cost of holding and resuming on this device, as the scheduler is told.
     #[must_use]
     pub fn cost(&self) -> CostModel {
         let ns = Duration::from_ns;
@@ -180,7 +180,7 @@ pub struct DaemonSpec {
 }
 
 impl Default for DaemonSpec {
-    /// What a scenario file gets that says no more than `[daemon]`.
+    /// Returns the daemon of a scenario file that says no more than `[daemon]`.
     fn default() -> Self {
         Self { wake: Dist::Constant(15_000), decide_ns: 2_000, spin_ns: 200_000, idle_ns: 0 }
     }
@@ -475,7 +475,7 @@ impl TaskSpec {
 }
 
 impl TaskSpec {
-    /// What users say about its queue.
+    /// Returns the hints that users give about its queue.
     pub(crate) fn hints(&self) -> Hints {
         let priority = Priority::new(i32::from(self.priority)).unwrap_or_default();
         let critical = Priority::new(i32::from(self.critical_priority)).unwrap_or_default();
@@ -497,7 +497,7 @@ impl TaskSpec {
 /// A measured value that a simulated one is compared with.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reference {
-    /// What is compared.
+    /// Figure that is compared.
     pub metric: Metric,
     /// The measured value: milliseconds for latencies, requests per second for rates.
     pub value: f64,
@@ -516,7 +516,7 @@ pub enum Metric {
     Latency {
         /// Expanded task name, or `None` for all tasks together.
         task: Option<String>,
-        /// Which figure.
+        /// Statistic of the latencies.
         stat: Stat,
     },
     /// Requests per second, of one task or of all.

@@ -8,7 +8,7 @@ const MAX_LISTED: usize = 10;
 /// The names of all devices, say, in order.
 #[derive(Debug)]
 pub(super) struct Names<'a> {
-    /// What the names are of, in the singular.
+    /// Kind of thing that has the names, in the singular.
     what: &'static str,
     list: Vec<&'a str>,
     index: HashMap<&'a str, usize>,

@@ -65,7 +65,7 @@ impl fmt::Display for System {
     }
 }
 
-/// There is no system of that name.
+/// No system has that name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("unknown system; known are {}", System::names())]
 pub struct UnknownSystem;

@@ -22,7 +22,7 @@ const MAX_WAVES: i128 = 65_536;
 const DEFAULT_THRESHOLD: u32 = 16;
 const DEFAULT_CAPACITY: u32 = 1_024;
 
-/// What tasks can refer to.
+/// Names that tasks can refer to.
 pub(super) struct Known<'a> {
     pub(super) devices: Names<'a>,
     pub(super) processes: Names<'a>,

@@ -14,8 +14,8 @@ use crate::run::run_setup;
 use crate::sample::{Rng, below, generator};
 use crate::scenario::{Arrival, Concurrency, DeviceSpec, Dist, Scenario, TaskSpec, WindowSpec};
 
-/// Of so many seeds, one has a scenario of the first five laws beside the one with faults, one has
-/// many outstanding requests, and one now and then has many tasks.
+/// One seed in `EVERY` has a scenario of the first five laws beside the one with faults, one has
+/// many outstanding requests, and one in `MANY_TASKS_EVERY` has many tasks.
 const EVERY: u64 = 3;
 const MANY_TASKS_EVERY: u64 = 20;
 const US: u64 = 1_000;
@@ -269,7 +269,7 @@ fn exclusive_device(seed: u64, rng: &mut Rng) -> (Scenario, Bound) {
     (timed("exclusive device", seed, "fcfs", 3_000 * MS, device, tasks), Bound::Busy)
 }
 
-/// A task that has many requests outstanding all the time: because it is a closed loop of so many,
+/// A task that has many requests outstanding all the time: because it is a closed loop of them,
 /// or because each takes long to return although the device has time to spare.
 fn many_outstanding(seed: u64, rng: &mut Rng) -> (Scenario, Bound) {
     let command_ns = rng.random_range(50 * US..=MS);

@@ -1,5 +1,5 @@
-//! What every policy of a kind has to keep, of this project or not. Each check sets up what broke
-//! the C++ library's algorithm, and says in words what is wrong.
+//! Rules that every policy of a kind has to keep, of this project or not. Each check sets up what
+//! broke the C++ library's algorithm, and says in words what is wrong.
 
 use xsched_core::hint::{Hints, Laxity, PolicyHint, Priority};
 use xsched_core::policy::Policy;

@@ -1,4 +1,4 @@
-//! The same defects in the simulator, with devices that take time to obey. A policy can break
+//! Defects of `checks` in the simulator, with devices that take time to obey. A policy can break
 //! fairness and never safety: the checkers of the invariants are on, and find nothing in either.
 //!
 //! Queues are there from the start here, so what happens when a process comes is in `shares` only.

@@ -1,4 +1,4 @@
-//! What an MI308X would do at Lv3 under three assumptions about its driver, beside Lv1 and Lv2:
+//! Estimates for an MI308X at Lv3 under three assumptions about its driver, beside Lv1 and Lv2:
 //! experiments 7.3.1 and 7.3.2 of the test plan. A wave save of gfx942 was never measured, so none
 //! of this is a measurement; `docs/src/results/simulated.md` has the tables.
 //!
@@ -23,14 +23,14 @@ use super::lab::Lab;
 
 pub use page::page;
 
-/// What Lv3 might take.
+/// Assumption of the times that Lv3 takes.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Assumption {
     /// The heading of its columns.
     pub name: &'static str,
     /// The device file, without folder and ending.
     pub device: &'static str,
-    /// What is assumed.
+    /// Assumption in words.
     pub text: &'static str,
 }
 
@@ -79,7 +79,7 @@ impl Method {
     }
 }
 
-/// What came out for one way and one length, in microseconds.
+/// Figures of one way and one length, in microseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Figures {
     /// From the hold to the victim's last instruction: the median.
@@ -100,7 +100,8 @@ pub struct Figures {
 }
 
 impl Figures {
-    /// What a hold costs if a microsecond of waiting and one of lost device time count the same.
+    /// Returns the cost of a hold if a microsecond of waiting and one of lost device time count the
+    /// same.
     #[must_use]
     pub fn price_us(&self) -> f64 {
         self.start_mean_us + self.lost_us
@@ -131,7 +132,7 @@ pub struct Crowd {
     pub one_by_one: [Round; 3],
 }
 
-/// What holding several victims once costs.
+/// Cost of holding several victims once.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Round {
     /// 99th percentile of the time from the winner's request to its end, in microseconds.
@@ -163,7 +164,7 @@ pub struct Crossover {
 pub struct Lv3Study {
     /// Holds for each figure.
     pub requests: u64,
-    /// What is assumed.
+    /// Assumptions that the figures are of.
     pub assumptions: [Assumption; 3],
     /// By length.
     pub lines: Vec<Line>,
@@ -196,7 +197,7 @@ pub fn study(requests: u64, threads: usize) -> Result<Lv3Study> {
     })
 }
 
-/// What the runs are made of.
+/// Scenario, devices and requests of the runs.
 struct Bench {
     scenario: Scenario,
     devices: Vec<DeviceSpec>,

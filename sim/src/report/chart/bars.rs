@@ -41,7 +41,7 @@ pub struct Bar {
     pub published: Vec<Option<f64>>,
     /// Colour, where it is not that of its place among the bars.
     style: Option<usize>,
-    /// Whether a bar meets its goal, written above it; bars without a goal have none.
+    /// True for a bar that meets its goal, written above it; bars without a goal have none.
     pub verdicts: Vec<Option<bool>>,
 }
 
@@ -78,7 +78,7 @@ impl Bar {
     }
 }
 
-/// What stands above bars that meet their goal and that miss it, and its meaning in the legend.
+/// Marks above bars that meet their goal and that miss it, and their meaning in the legend.
 const MET: &str = "✓";
 const MISSED: &str = "✗";
 const VERDICTS: &str = "✓ meets its goal, ✗ misses it";

@@ -174,7 +174,7 @@ impl World {
         can.then_some((at, daemon))
     }
 
-    /// It does not connect although there is a daemon.
+    /// Returns the fault of a process that does not connect although there is a daemon.
     fn is_cut_off(&self, at: usize) -> Option<(&'static str, &'static str)> {
         let Process { link, runs_since_ns, .. } = &self.processes[at];
         let (_, daemon) = self.present()?;
@@ -242,7 +242,7 @@ impl World {
         place.entity.is_ready().then(|| daemon.places.values().any(is_above))
     }
 
-    /// Whether the run is over, and all that should is through.
+    /// Checks that the run is over, and that all that should be is through.
     fn inspect_end(&mut self) {
         let Some(calm_ns) = self.checks.calm_since_ns else { return };
         let now_ns = self.now_ns();

@@ -9,7 +9,7 @@ use super::{Event, MS, World};
 pub(super) const PATIENCE_NS: u64 = 2_000 * MS;
 /// How long after the end of a connection, or a try, the next one is made.
 pub(super) const AGAIN_NS: u64 = 100 * MS;
-/// The same where the daemon has refused the process.
+/// Time until the next try where the daemon has refused the process.
 pub(super) const REFUSED_AGAIN_NS: u64 = 2_000 * MS;
 
 /// A connection.
@@ -22,21 +22,21 @@ pub(super) struct Connection {
     pub(super) unread: u32,
 }
 
-/// Who has the lock of the link's state.
+/// Thread that has the lock of the link's state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Who {
     Link,
     Queue(usize),
 }
 
-/// What the thread of the link does.
+/// State of the thread of the link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
-    /// It waits for the end of the connection.
+    /// Waits for the end of the connection.
     Up,
-    /// It waits before it connects.
+    /// Waits before it connects.
     Down,
-    /// It has said hello, or handed over this many pages but one, and waits for the answer.
+    /// Has said hello, or handed over this many pages but one, and waits for the answer.
     Asking { connection: usize, pages: usize },
     /// The daemon has everything, but for the work that has begun or ended since.
     Replacing { connection: usize },

@@ -22,12 +22,12 @@ pub(super) const STUCK_AFTER: Duration = Duration::from_ms(2_000);
 const SPIN: Duration = Duration::from_us(200);
 /// Without anything to do the thread looks at all processes this often.
 const IDLE: Duration = Duration::from_ms(1_000);
-/// What a sleep takes at least.
+/// Shortest time of a sleep.
 const SHORTEST: Duration = Duration::from_us(20);
 /// Processes on GPUs that there can be.
 const UNITS_MAX: usize = 64;
 
-/// What a process says to the daemon, by the connection.
+/// Message of a process to the daemon, by the connection.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Message {
     Hello {
@@ -42,7 +42,7 @@ pub(super) enum Message {
     Hangup,
 }
 
-/// What the thread of the connections asks of the other one.
+/// Operation that the thread of the connections asks of the other one.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Op {
     Join { connection: usize, process: usize, hints: Hints },
@@ -54,8 +54,8 @@ pub(super) enum Op {
     End,
 }
 
-/// What the scheduler's thread does to memory and sockets, one after the other. It may be stopped
-/// or killed between any two.
+/// Operations of the scheduler's thread on memory and sockets, one after the other. It may be
+/// stopped or killed between any two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Store {
     Close {
@@ -71,7 +71,7 @@ pub(super) enum Store {
         connection: usize,
         ok: bool,
     },
-    /// It ends.
+    /// Ends the daemon.
     End,
 }
 
@@ -91,7 +91,7 @@ pub(super) struct Place {
     pub(super) queue: QueueId,
     pub(super) pages: Vec<usize>,
     pub(super) entity: SchedEntity,
-    /// It wakes the daemon.
+    /// Set if the order wakes the daemon.
     is_wanted: bool,
 }
 
@@ -135,7 +135,7 @@ pub(super) struct Daemon {
     /// Connections whose eventfd was written to.
     rung: BTreeSet<usize>,
     pub(super) stores: VecDeque<Store>,
-    /// It sleeps, or spins with nothing to do.
+    /// True while the thread sleeps, or spins with nothing to do.
     pub(super) waits: bool,
     /// The number of the turn that comes next.
     pub(super) turn: u32,

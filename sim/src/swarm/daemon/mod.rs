@@ -94,7 +94,7 @@ enum Event {
     Control { daemon: usize },
     /// The scheduler's thread makes a turn, unless `turn` is out of date.
     Turn { daemon: usize, turn: u32 },
-    /// It does the next of what the turn has come to.
+    /// The scheduler's thread does the next of what the turn has come to.
     Store { daemon: usize },
     /// The supervisor starts a daemon.
     Start { version: u32 },
@@ -201,7 +201,7 @@ impl World {
         self.clock.after(late_ns, event);
     }
 
-    /// Whose event that is has been killed, or is stopped and goes on later.
+    /// Returns whether the event's daemon or process was killed, or is stopped and goes on later.
     fn is_postponed(&mut self, event: Event) -> bool {
         let (is_alive, until_ns) = match event {
             Event::Control { daemon } => {

@@ -42,7 +42,7 @@ impl Page {
     }
 }
 
-/// What the watch of a process's gates remembers from one look to the next.
+/// State that the watch of a process's gates keeps from one look to the next.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Watch {
     /// Closed pages, with the last beat of each and when that was first seen.

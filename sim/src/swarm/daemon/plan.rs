@@ -1,4 +1,4 @@
-//! What a seed stands for: processes, a policy, and what happens to them and to the daemon.
+//! Plan of a seed: processes, a policy, and what happens to them and to the daemon.
 
 use rand::RngExt;
 use xsched_policies::Any;
@@ -37,7 +37,7 @@ pub(super) struct ProcessPlan {
     pub(super) queues: Vec<QueuePlan>,
 }
 
-/// A queue of a process: so many requests, one after the other with pauses, of so many commands.
+/// A queue of a process: requests one after the other with pauses, each of several commands.
 #[derive(Clone, Debug)]
 pub(super) struct QueuePlan {
     pub(super) device: usize,
@@ -62,7 +62,7 @@ pub(super) struct Planned {
     pub(super) what: Disturbance,
 }
 
-/// What happens.
+/// Disturbance of a process or of the daemon.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Disturbance {
     /// `kill -9`. The daemon's supervisor starts another one after a time.
@@ -88,7 +88,7 @@ pub(super) enum Disturbance {
 }
 
 impl Plan {
-    /// That of a seed.
+    /// Draws the plan of a seed.
     pub(super) fn new(seed: u64) -> Self {
         let rng = &mut generator(seed, 81);
         let count = rng.random_range(2..=5);

@@ -19,7 +19,7 @@ pub(super) const WATCH_CLOSED_NS: u64 = 5 * MS;
 pub(super) struct Process {
     pub(super) hints: Hints,
     pub(super) is_alive: bool,
-    /// It was killed on purpose.
+    /// Set once the process was killed on purpose.
     pub(super) was_killed: bool,
     pub(super) stopped_until_ns: u64,
     /// Since when it runs without having been stopped.
@@ -65,7 +65,7 @@ pub(super) struct Queue {
     started: u64,
     finished: u64,
     runs: bool,
-    /// It counts among the queues with work.
+    /// Set while the queue counts among those with work.
     is_loaded: bool,
     order: OrderCheck,
 }
@@ -75,7 +75,7 @@ impl Queue {
         self.ask.is_some_and(|ask| ask.connection == connection)
     }
 
-    /// What of its work was lost, if it is through.
+    /// Returns what of its work was lost, if it is through.
     pub(super) fn lost(&self) -> Option<String> {
         self.order.drained().err().map(|violation| violation.to_string())
     }
