@@ -28,8 +28,8 @@ const AS_DAEMON: &str = "XSCHED_BENCH_DAEMON";
 const GPU: &str = "0000:bench";
 /// From the first work to the last closed gate, P50 and P99 in nanoseconds.
 const HOLD_GOAL_NS: (u64, u64) = (10_000, 50_000);
-/// What the daemon may use of a core, in percent, and of memory for each process, in KiB, with
-/// [`CROWD`] idle ones.
+/// Limits for the daemon with [`CROWD`] idle processes: part of a core, in percent, and memory for
+/// each process, in KiB.
 const IDLE_GOAL: (f64, f64) = (0.5, 64.0);
 const CROWD: usize = 1_000;
 /// Pauses between two pieces of urgent work, in microseconds.

@@ -1,5 +1,5 @@
-//! What a command costs in the runtime, on devices that do nothing. Times on the wall: what other
-//! threads of the runtime do beside the caller is part of the matter.
+//! Cost of a command in the runtime, on devices that do nothing. Times on the wall: the work of
+//! other threads of the runtime beside the caller is part of the matter.
 
 use std::alloc::System;
 use std::error::Error;

@@ -10,8 +10,8 @@ use xsched_benches::scale::{Crowd, SIZES, Work};
 use xsched_core::scheduler::SchedulerError;
 use xsched_policies::{Any, UnknownPolicy};
 
-/// An event with the most queues may cost so many times what it costs with the fewest, besides the
-/// orders that it causes.
+/// Highest cost of an event with the most queues, over that with the fewest, besides the orders
+/// that it causes.
 const GOAL: f64 = 4.0;
 const POLICIES: [&str; 2] = ["hpf", "fcfs"];
 const RUNS: usize = 15;

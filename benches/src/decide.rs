@@ -1,4 +1,4 @@
-//! What a policy's decision costs by itself: the time is taken inside the scheduler, around each
+//! Cost of a policy's decision by itself: the time is taken inside the scheduler, around each
 //! call of the policy.
 
 use std::cell::RefCell;
@@ -104,7 +104,7 @@ pub struct Rig {
 }
 
 impl Rig {
-    /// So many queues with hints of all kinds; of `ready_of` consecutive ones, one is ready.
+    /// Makes `queues` queues with hints of all kinds; of `ready_of` consecutive ones, one is ready.
     ///
     /// # Errors
     /// None, unless the scheduler is broken.

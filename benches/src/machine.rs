@@ -14,7 +14,7 @@ use xsched_core::window::WindowConfig;
 /// Slots of the queue's ring.
 const SLOTS: usize = 64;
 
-/// What happens.
+/// Work of the machine that is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Work {
     /// A command is submitted, launched and retired, each with a fence of its own.

@@ -100,7 +100,7 @@ impl Times {
         times
     }
 
-    /// Runs several kinds of work in turn, all of them so many times, so that what else the machine
+    /// Runs several kinds of work in turn, all of them `runs` times, so that what else the machine
     /// does at some time strikes all of them. They say how long they took and how many units they
     /// did.
     pub fn in_turn<T, const N: usize>(

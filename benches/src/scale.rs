@@ -22,7 +22,7 @@ const HIGHEST: usize = 8;
 /// Events that are prepared at a time.
 const BATCH: usize = 1_000;
 
-/// What happens.
+/// Events that are measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Work {
     /// Queues become ready and idle below one that stays ready: no verdict changes.
@@ -222,8 +222,8 @@ impl Crowd {
         Ok(orders)
     }
 
-    /// So many events; returns the time that they took, without that for preparing them, and how
-    /// many orders they caused.
+    /// Plays `count` events; returns the time that they took, without that for preparing them, and
+    /// how many orders they caused.
     ///
     /// # Errors
     /// As [`Crowd::play`].
