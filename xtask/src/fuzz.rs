@@ -38,7 +38,7 @@ const BUILD: &str = "+nightly fuzz build --sanitizer none";
 const BINARIES: &str = "x86_64-unknown-linux-gnu";
 /// Targets that run at a time; each keeps one processor busy.
 const AT_A_TIME: usize = 2;
-/// An input may take so long and so much memory.
+/// Limits of time and memory for an input.
 const LIMITS: [&str; 2] = ["-timeout=20", "-rss_limit_mb=2048"];
 /// The allocator gives blocks of this many bytes and more back at once. Otherwise millions of
 /// inputs, some with tables of tens of megabytes, add up to the limit without any of them near it.

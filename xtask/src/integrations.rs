@@ -101,7 +101,7 @@ pub fn kubernetes() -> Result<()> {
     run_command(command.env("XSCHED_STAGE", &folder.path).args(["--", "--include-ignored"]))
 }
 
-/// Whether a check can run here; installs packages for it.
+/// Returns whether a check can run here; installs packages for it.
 fn can_run(what: &str, packages: &[&str]) -> Result<bool> {
     if !rustix::process::geteuid().is_root() {
         apt::left_out(what, "root");

@@ -119,7 +119,7 @@ fn read(place: &Path) -> Result<Value> {
     serde_json::from_str(&text).with_context(|| format!("{} is not JSON", place.display()))
 }
 
-/// What goals came to.
+/// Goals by their verdicts.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Verdicts {
     met: usize,

@@ -91,7 +91,7 @@ fn build(made: &Path) -> Result<()> {
     run_command(command.arg("-L").arg(made).arg("-lamdhip64"))
 }
 
-/// What the program prints, with the interposer if `auto` is given.
+/// Returns the figure that the program prints, with the interposer if `auto` is given.
 fn beside(prefix: &Path, made: &Path, auto: Option<&str>) -> Result<f64> {
     let mut command = Command::new(made.join(UNCHANGED));
     let mut libraries = prefix.join("lib").into_os_string();

@@ -17,8 +17,8 @@ struct Bound {
     /// The most that it may take, in units of the reference: 64 bytes into a ring under a mutex
     /// that is free, 6 ns on the machine where these were set.
     ratio: f64,
-    /// What it took there, in the same units, in 20 runs while that machine had four times as much
-    /// to do as it has processors.
+    /// Time that it took there, in the same units, in 20 runs while that machine had four times as
+    /// much to do as it has processors.
     took: &'static str,
 }
 

@@ -43,8 +43,8 @@ pub struct Options {
     /// All runtimes that can be had, not only the first.
     #[arg(long)]
     pub all: bool,
-    /// What runs a program on another device than the project's emulated one, with its arguments:
-    /// an emulator of AMD's, or `env` for a real GPU.
+    /// Program that runs others on another device than the project's emulated one, with its
+    /// arguments: an emulator of AMD's, or `env` for a real GPU.
     #[arg(long, value_name = "COMMAND")]
     pub emulator: Option<String>,
     /// Only checks whose names have this in them.

@@ -9,7 +9,7 @@ const FIRST: [&str; 19] = [
     "it", "its", "they", "their", "them", "this", "that", "these", "those", "we", "you", "what",
     "whatever", "which", "who", "whose", "whether", "so", "such",
 ];
-/// The same in two words.
+/// Pairs of first words that do not say it either.
 const FIRST_TWO: [(&str, &str); 2] = [("the", "same"), ("there", "is")];
 /// Words that say a number or a time behind `so` and leave it open.
 const OPEN: [&str; 8] = ["many", "much", "few", "little", "long", "often", "soon", "late"];
@@ -70,7 +70,7 @@ fn comments<'a>(source: &Source<'a>) -> impl Iterator<Item = (usize, &'a str)> {
     })
 }
 
-/// `so many` and its like.
+/// Finds `so` in front of a word of [`OPEN`].
 fn open_words(path: &str, number: usize, line: &str) -> Option<Finding> {
     let words: Vec<_> = words(line).collect();
     let found =
