@@ -24,7 +24,7 @@ pub(crate) fn daemon() -> Result<String> {
     table(&xsched_daemon::metrics::example(), &kinds)
 }
 
-/// What a metric is of is said by the first of these parts of labels that it has.
+/// Makes the table; the first of these parts of labels that a metric has says what it is of.
 fn table(text: &str, kinds: &[(&str, &str)]) -> Result<String> {
     let mut table = Table::new(["metric", "kind", "of", "meaning"]);
     let lines: Vec<_> = text.lines().collect();
