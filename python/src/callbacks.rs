@@ -133,7 +133,7 @@ impl Callbacks {
         drop(self.with(|table| table.take(number)));
     }
 
-    /// These functions will not run.
+    /// Drops functions that will not run.
     fn forget_all(&self, numbers: Vec<usize>) {
         let take = |table: &mut Table| -> Vec<_> {
             numbers.into_iter().filter_map(|number| table.take(number)).collect()
@@ -244,7 +244,7 @@ impl Callbacks {
         }));
     }
 
-    /// What the function of the command raised, once.
+    /// Returns what the function of the command raised, once.
     fn failure(&self, command: u64) -> Option<Py<PyAny>> {
         let failure = self.with(|table| table.take_failure(|failure| failure.command == command));
         failure.map(|failure| failure.exception)
