@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-/// What is noted about one command: seven words of 64 bits, so that a device without pointers to
-/// host code can write them, given the address.
+/// Notes on one command: seven words of 64 bits, so that a device without pointers to host code can
+/// write them, given the address.
 #[derive(Debug, Default)]
 #[repr(C)]
 pub struct Notes {
@@ -27,8 +27,8 @@ pub struct Notes {
     pub reserved: AtomicU64,
 }
 
-/// What the commands of one hardware queue did. Its memory does not move or grow, and is touched
-/// with atomic operations only, so that an accelerator may write to it.
+/// Log of the commands of one hardware queue. Its memory does not move or grow, and is touched with
+/// atomic operations only, so that an accelerator may write to it.
 #[derive(Debug)]
 pub struct Log {
     /// The last of them holds the clock, so that all is in one place.
@@ -89,8 +89,8 @@ impl Log {
         self.starts(of()) + self.progress(of()) + self.ends(of())
     }
 
-    /// What is wrong with the order in which `commands` ran, if anything is. With `restarts`, a
-    /// command may have started again after it was stopped.
+    /// Returns what is wrong with the order in which `commands` ran, if anything is. With
+    /// `restarts`, a command may have started again after it was stopped.
     pub(crate) fn disorder(&self, commands: Range<u64>, restarts: bool) -> Option<String> {
         let mut end_before = 0;
         for command in commands {

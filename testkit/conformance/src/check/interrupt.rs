@@ -209,7 +209,7 @@ fn rounds<S: Subject>(subject: &S, level: Level, unit_ns: u64) -> Step<bool> {
     let (start, mut midway) = (Instant::now(), 0_u32);
     for _ in 0..subject.rounds().min(ROUNDS_MAX) {
         if low.launched() - low.seen < low.room().min(8) {
-            // Some are so long that a hold comes in time even if its steps take their time.
+            // Some are long enough that a hold comes in time even if its steps take their time.
             let longest_ns = if rng.chance(200) { 4 * unit_ns } else { unit_ns / 4 };
             low.timed(rng.below(longest_ns), rng.chance(500))?;
         }
