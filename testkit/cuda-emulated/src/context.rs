@@ -95,8 +95,8 @@ impl Context {
         }
     }
 
-    /// What runs is waited for, what was launched and does not run is not carried out, and all
-    /// handles of the context are forgotten.
+    /// Waits for what runs, drops what was launched and does not run, and forgets all handles of
+    /// the context.
     pub(crate) fn end(&self) {
         let engine = self.engine.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some(engine) = engine else { return };

@@ -12,7 +12,7 @@
 //! * The legacy default stream of a context and its blocking streams wait for each other. The
 //!   functions that end in `_ptsz` and `_ptds` take the null stream for the thread's own default
 //!   stream.
-//! * So many kernels of a context run at once as there are units (`XSCHED_EMULATED_UNITS`, 1 if it
+//! * As many kernels of a context run at once as there are units (`XSCHED_EMULATED_UNITS`, 1 if it
 //!   is not set).
 //! * A kernel that fails loses its context: every later call answers its error, until a primary
 //!   context is reset or all who retain it release it.
