@@ -1,4 +1,4 @@
-//! What suspending and resuming costs the host above the driver's own calls: raw calls and this
+//! Costs of suspending and resuming for the host above the driver's own calls: raw calls and this
 //! crate's, one after the other in one run, on an emulated driver that answers at once.
 #![allow(unsafe_code, reason = "raw calls")]
 

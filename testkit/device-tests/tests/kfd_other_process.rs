@@ -27,16 +27,16 @@ use zerocopy::IntoBytes;
 
 use common::{Kernels, counter, launch, throughout, until};
 
-/// What this process is to be.
+/// Role of this process.
 const ROLE: &str = "XSCHED_TEST_ROLE";
 /// The process that it attaches to.
 const TARGET: &str = "XSCHED_TEST_TARGET";
-/// What a target ends with that ends in order.
+/// Exit code of a target that ends in order.
 const IN_ORDER: i32 = 7;
 /// The start of lines that are meant for the parent process.
 const MARK: &str = "> ";
 
-/// This test in a role, on the emulated driver if it is in none yet.
+/// Returns the command for this test in a role, on the emulated driver if it is in none yet.
 fn role(test: &str, role: &str) -> Command {
     let mut command = Command::new(env::current_exe().expect("tests are programs"));
     command.args(["--exact", test, "--nocapture"]).env(ROLE, role);
@@ -253,14 +253,14 @@ fn attacher() -> ! {
     }
 }
 
-/// Who traces a process.
+/// Returns the process that traces another one.
 fn tracer(pid: u32) -> String {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).expect("it is there");
     let line = status.lines().find_map(|line| line.strip_prefix("TracerPid:"));
     line.expect("a line").trim().to_owned()
 }
 
-/// What the emulated driver says of a queue.
+/// Returns what the emulated driver says of a queue.
 fn shown(pid: u32, id: u32) -> String {
     control::send(&format!("queue {pid} {id}")).expect("it is there")
 }

@@ -148,7 +148,7 @@ impl Subject for Hip {
     }
 }
 
-/// The same, whose queues the kernel driver interrupts.
+/// HIP as above, with queues that the kernel driver interrupts.
 struct Kfd {
     hip: Hip,
     stages: bool,

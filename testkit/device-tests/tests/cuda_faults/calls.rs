@@ -398,7 +398,7 @@ fn raw_case(case: &Case, call: Call, caller: Caller, path: LaunchPath) {
     all_ends(case, &[&winner, &victim]);
 }
 
-/// What it takes, besides work that is ahead, until a call is no longer kept by a closed gate.
+/// Returns the time, besides work that is ahead, until a call is no longer kept by a closed gate.
 fn patience(caller: Caller, path: LaunchPath) -> Duration {
     match (caller, path) {
         (_, LaunchPath::GatesOpen) => Duration::ZERO,
@@ -521,8 +521,8 @@ fn victim_launches(case: &Case, call: Call) {
     all_ends(case, &[&winner, &victim]);
 }
 
-/// Which calls of other threads hang with this one. No queue launches, so the hold is
-/// what ends it.
+/// Lists which calls of other threads hang with this one. No queue launches, so the hold is what
+/// ends it.
 fn survey_case(case: &Case, call: Call) {
     const HOLD: Duration = millis(30);
     let scene = Scene::open(case);

@@ -35,7 +35,7 @@ impl Case {
         change(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// What the case is about to do, in case it hangs.
+    /// Notes what the case is about to do, in case it hangs.
     pub(crate) fn step(&self, what: &str) {
         self.found(|found| what.clone_into(&mut found.step));
     }

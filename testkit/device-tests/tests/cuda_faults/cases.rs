@@ -95,8 +95,8 @@ pub(crate) fn hold_for_ever() {
     std::process::abort();
 }
 
-/// What a process that runs [`health`] says: how long the first command took, and how long it took
-/// from its start to its result.
+/// Reads what a process that runs [`health`] says: how long the first command took, and how long it
+/// took from its start to its result.
 fn healthy(case: &Case) -> Option<(Duration, Duration)> {
     let begin = Instant::now();
     let output = child(HEALTH).output().expect("a process");

@@ -19,7 +19,7 @@ use crate::case::{Case, micros, millis, until};
 use crate::scene::{COMMAND_US, Command, Counter, NAP, Queue, Scene, held};
 
 const LOST: Result<(), WaitError> = Err(WaitError::Failed(Fault::DeviceLost));
-/// What has not ended after this time hangs.
+/// Time after which what has not ended hangs.
 const HANGS: Duration = Duration::from_secs(5);
 /// Until a launched counting command has certainly counted, besides its own time: it writes to the
 /// host's memory a few times.
@@ -158,7 +158,7 @@ fn trap(case: &Case) {
     case.within("dropping everything", begin.elapsed(), millis(100));
 }
 
-/// The same for what waits behind a closed gate, and for what has not been launched.
+/// Traps with work behind a closed gate, and with work that has not been launched.
 fn trap_while_held(case: &Case) {
     let scene = Scene::open(case);
     let (held_one, other) = (scene.victim(), scene.winner());
@@ -224,7 +224,7 @@ fn bad_launch(case: &Case, busy: bool) {
     }
 }
 
-/// It counts up to a number, and takes no longer than this many commands since `begin`.
+/// Checks that the counter reaches a number, within the time of this many commands since `begin`.
 fn counts(case: &Case, counter: &Counter, goal: u64, left: u64, begin: Instant) {
     let counted = until(HANGS, || counter.get() >= goal);
     let took = begin.elapsed();
@@ -259,7 +259,7 @@ fn dropped(case: &Case, count: u64) {
     case.check(counter.get() == count, "commands have run twice");
 }
 
-/// The same below the runtime: what was launched runs.
+/// Drops a held queue below the runtime: what was launched runs.
 fn dropped_below(case: &Case) {
     let scene = Scene::open(case);
     let counter = scene.counter();
@@ -282,7 +282,7 @@ fn dropped_below(case: &Case) {
     counts(case, &counter, 5, 5, begin);
 }
 
-/// The same on a stream of the user's, which is destroyed then.
+/// Drops a held queue on a stream of the user's, which is destroyed then.
 fn dropped_from_stream(case: &Case) {
     let scene = Scene::open(case);
     let (stream, counter) = (scene.stream(), scene.counter());

@@ -34,7 +34,7 @@ const LIMIT: Duration = Duration::from_secs(20);
 const END_LIMIT: Duration = Duration::from_secs(5);
 /// Says what the device is, or that there is none.
 const ABOUT: &str = "about";
-/// What is run after each case.
+/// Name of the check that is run after each case.
 const HEALTH: &str = "health";
 
 type Run = Box<dyn FnOnce(&Case)>;
@@ -112,7 +112,7 @@ fn child(name: &str) -> Command {
     command
 }
 
-/// What became of a case.
+/// Outcome of a case.
 #[derive(Default)]
 struct Outcome {
     failures: Vec<String>,

@@ -165,8 +165,8 @@ impl Counter {
     }
 }
 
-/// What is behind the queue's gate, in device time, if it is held there: nothing has come through
-/// for a while though there is something.
+/// Returns what is behind the queue's gate, in device time, if it is held there: nothing has come
+/// through for a while though there is something.
 pub(crate) fn held(queue: &Queue, patience: Duration) -> Result<Duration, String> {
     let start = Instant::now();
     loop {
