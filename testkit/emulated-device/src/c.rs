@@ -49,7 +49,7 @@ impl<T> Out<T> {
         }
     }
 
-    /// What is there.
+    /// Reads the value.
     ///
     /// # Errors
     /// If it is null.
@@ -74,7 +74,7 @@ impl<T> In<T> {
     /// None.
     pub const NONE: Self = Self(ptr::null());
 
-    /// Those at an address that the caller had in a structure.
+    /// The values at an address that the caller had in a structure.
     #[must_use]
     pub const fn at(address: usize) -> Self {
         Self(ptr::with_exposed_provenance(address))
@@ -90,7 +90,7 @@ impl<T> In<T> {
         unsafe { self.0.as_ref() }.ok_or(INVALID_VALUE)
     }
 
-    /// So many values.
+    /// The first `count` values.
     ///
     /// # Errors
     /// If it is null and there are any.

@@ -38,7 +38,7 @@ impl Capture {
         body(&mut self.graph.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// It was spoiled by what cannot be captured.
+    /// Returns true if it was spoiled by what cannot be captured.
     pub fn is_spoiled(&self) -> bool {
         self.is_spoiled.load(Ordering::Acquire)
     }
@@ -48,7 +48,7 @@ impl Capture {
         self.is_spoiled.store(true, Ordering::Release);
     }
 
-    /// It has ended.
+    /// Returns true once it has ended.
     pub fn is_over(&self) -> bool {
         self.is_over.load(Ordering::Acquire)
     }

@@ -65,7 +65,7 @@ codes! {
     UNKNOWN = 999, "CUDA_ERROR_UNKNOWN", "unknown error";
 }
 
-/// What a call does: nothing worth mentioning, or an answer that is not 0.
+/// Answer of a call: nothing worth mentioning, or a code that is not 0.
 pub type Answer<T = ()> = Result<T, u32>;
 
 /// Fails with an error unless something holds.

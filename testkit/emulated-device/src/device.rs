@@ -16,7 +16,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What the environment says.
+/// Settings of the environment.
 #[derive(Debug)]
 struct Settings {
     depth: usize,
@@ -94,7 +94,7 @@ impl Units {
 /// A ring that streams share, and how many do.
 type Shared = (Arc<Ring>, usize);
 
-/// Who may use the units: who asked first.
+/// Order in which threads may use the units: that in which they asked.
 #[derive(Debug, Default)]
 struct Turns {
     state: Mutex<(u64, u64)>,
@@ -285,7 +285,7 @@ impl Device {
         }
     }
 
-    /// What a stream's next command has to wait for in other streams.
+    /// Returns what a stream's next command has to wait for in other streams.
     pub(crate) fn before(&self, stream: &Stream) -> Vec<(Arc<Stream>, u64)> {
         let pending = |other: &Arc<Stream>| {
             let launched = other.launched();

@@ -40,7 +40,7 @@ enum Last {
 pub struct Event {
     /// Device.
     pub device: &'static Device,
-    /// It can be asked for its time.
+    /// True if it can be asked for its time.
     pub takes_time: bool,
     last: Mutex<Last>,
     /// The stream of its last recording, and how many commands that had by then.
@@ -55,7 +55,7 @@ impl Event {
         Self { device, takes_time, last: Mutex::new(Last::Nowhere), place }
     }
 
-    /// It was recorded as this command of the stream.
+    /// Notes that it was recorded as this command of the stream.
     pub(crate) fn note_place(&self, stream: &Arc<Stream>, number: u64) {
         *self.place.lock().unwrap_or_else(PoisonError::into_inner) =
             (Arc::downgrade(stream), number);
@@ -94,7 +94,7 @@ impl Event {
         record
     }
 
-    /// It is recorded in a capture, behind these nodes.
+    /// Records it in a capture, behind these nodes.
     pub fn capture(&self, capture: Arc<Capture>, nodes: Vec<usize>) {
         self.set(Last::Capture(capture, nodes));
     }

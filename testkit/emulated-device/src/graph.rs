@@ -7,13 +7,13 @@ use crate::work::{Kind, Work};
 /// A node.
 #[derive(Clone, Debug)]
 pub struct Node {
-    /// What it is.
+    /// Kind of the node.
     pub kind: Kind,
-    /// What it does, one after the other.
+    /// Work that it does, one after the other.
     pub works: Vec<Work>,
-    /// What it comes after.
+    /// Numbers of the nodes that it comes after.
     pub after: Vec<usize>,
-    /// It was taken out again.
+    /// Set once it was taken out again.
     pub is_gone: bool,
 }
 

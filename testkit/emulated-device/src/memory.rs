@@ -13,17 +13,17 @@ use crate::code::{
 
 /// Blocks have pages of their own, as a driver's have.
 const PAGE: usize = 4_096;
-/// What fresh memory is filled with, so that no program relies on zeros.
+/// Byte that fills fresh memory, so that no program relies on zeros.
 const FRESH: u8 = 0xa5;
 
-/// What a block is.
+/// Kind of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// The device's.
     Device,
     /// The host's, which the device may touch.
     Host,
-    /// What streams wait for.
+    /// Words that streams wait for.
     Signal,
     /// Moves between them.
     Managed,

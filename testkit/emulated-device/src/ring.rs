@@ -119,7 +119,7 @@ impl Drop for Ring {
 }
 
 thread_local! {
-    /// Whose ring the thread carries out.
+    /// Device whose ring the thread carries out.
     static DEVICE: Cell<Option<&'static Device>> = const { Cell::new(None) };
 }
 
@@ -129,7 +129,7 @@ pub fn is_lost() -> bool {
     DEVICE.get().is_some_and(|device| device.error().is_some())
 }
 
-/// What a ring's thread does.
+/// Body of a ring's thread.
 fn carry_out(device: &'static Device, entries: &Entries, leave: Option<&dyn Leave>) {
     DEVICE.set(Some(device));
     if let Some(leave) = leave {

@@ -14,7 +14,7 @@ use std::{hint, io, thread};
 
 /// As long as those of a GPU of NVIDIA's.
 const SLICE: Duration = Duration::from_millis(2);
-/// So long a process leaves the device to others that asked for it.
+/// Time for which a process leaves the device to others that asked for it.
 const LEFT: Duration = Duration::from_micros(60);
 
 struct Slices {
@@ -31,7 +31,7 @@ static SLICES: LazyLock<Option<Slices>> = LazyLock::new(|| {
     Some(Slices { file, since: Mutex::default() })
 });
 
-/// So long a call of the driver takes that puts something into a stream.
+/// Time of a call of the driver that puts something into a stream.
 static CALL: LazyLock<Duration> = LazyLock::new(|| {
     let Some(given) = std::env::var_os("XSCHED_EMULATED_CALL_US") else { return Duration::ZERO };
     let us = given.to_str().and_then(|given| given.parse().ok());
@@ -66,7 +66,7 @@ pub(crate) fn enter() -> Duration {
     }
 }
 
-/// This process has nothing to run for now.
+/// Leaves the device while this process has nothing to run.
 pub(crate) fn leave() {
     // If it is locked, something else of the process has or wants the device.
     if let Some(slices) = &*SLICES

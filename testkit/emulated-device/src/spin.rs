@@ -11,7 +11,7 @@ use crate::slices;
 
 /// A clock that is not asked gives up after this time, in nanoseconds.
 const PATIENCE_NS: u64 = 1_000_000_000;
-/// What is left of a kernel is slept through down to this much, in nanoseconds.
+/// Rest of a kernel, in nanoseconds, that is not slept through.
 const AWAKE_NS: u64 = 200_000;
 /// A kernel looks this often whether its device was lost, in nanoseconds.
 const LOOK_NS: u64 = 5_000_000;
@@ -35,7 +35,7 @@ pub unsafe fn word(address: u64, at: usize) -> &'static AtomicU64 {
     unsafe { &*words.add(at) }
 }
 
-/// Takes so many cycles, unless the device is lost, and those for which it was stopped; writes the
+/// Takes `cycles` cycles, unless the device is lost, and those for which it was stopped; writes the
 /// clock to two words, at its start and at its end, unless their address is 0.
 ///
 /// # Safety

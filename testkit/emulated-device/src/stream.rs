@@ -25,7 +25,7 @@ const RELAXED: u32 = 2;
 #[derive(Clone, Debug)]
 struct Part {
     capture: Arc<Capture>,
-    /// What the stream's next command comes after.
+    /// Nodes that the stream's next command comes after.
     ends: Vec<usize>,
     /// The capture began in this stream.
     is_origin: bool,
@@ -40,13 +40,13 @@ pub struct Stream {
     pub flags: u32,
     /// Priority, which has no effect.
     pub priority: i32,
-    /// It is the legacy default stream.
+    /// True for the legacy default stream.
     pub is_default: bool,
     /// No other stream is in its ring, ever.
     pub has_own_ring: bool,
-    /// It takes a connection whenever it gets work.
+    /// True if it takes a connection whenever it gets work.
     pub(crate) takes_connections: bool,
-    /// What it answers for its capture, instead of the truth, if not 0.
+    /// Answer about its capture, instead of the truth, if not 0.
     pub pretended: AtomicU32,
     part: Mutex<Option<Part>>,
     ring: Mutex<Arc<Ring>>,

@@ -1,4 +1,4 @@
-//! What streams carry out.
+//! Work that streams carry out.
 
 use std::fmt;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::event::Record;
 use crate::graph::Graph;
 
-/// What a command is, by the numbers that graphs have for it.
+/// Kind of a command, by the numbers that graphs have for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Kind {
@@ -34,10 +34,10 @@ pub enum Kind {
     MemoryOperations = 12,
 }
 
-/// What a command does.
+/// Work of a command.
 #[derive(Clone)]
 pub enum Work {
-    /// What comes before it is all that matters.
+    /// No work: what comes before it is all that matters.
     Nothing,
     /// Needs a unit of the device. Answers 0, or the error with which it loses the device.
     Kernel(Arc<dyn Fn() -> u32 + Send + Sync>),
@@ -100,7 +100,7 @@ impl fmt::Debug for Work {
 pub enum Compare {
     /// At least as high, as a difference, so that a counter may wrap.
     GreaterOrEqual,
-    /// The same.
+    /// Equal to the value.
     Equal,
     /// A bit of the value is set.
     And,
