@@ -6,7 +6,7 @@ use xsched_sim::scenario::{MAX_COMMANDS, MAX_DEVICES, MAX_TASKS, Scenario};
 
 /// The file name that errors have to contain.
 const FILE: &str = "fuzzed/scenario.toml";
-/// What every trace file contains.
+/// Text of every trace file.
 const TRACE: &[u8] = b"at_ms,commands,command_us\n0\n1.5,3\n2,4,10 # last\n";
 
 /// Parses anything. An error has to be one line that names the file, and what is accepted has to

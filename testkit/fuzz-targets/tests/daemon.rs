@@ -1,4 +1,4 @@
-//! What processes send to the daemon and write into their pages, from the corpus.
+//! Bytes that processes send to the daemon and write into their pages, from the corpus.
 
 use xsched_fuzz_targets::{corpus, daemon};
 

@@ -14,7 +14,7 @@ use xsched_fuzz_targets::machines::{
 /// Random inputs for each mutant and for the tallies.
 const INPUTS: u64 = 300;
 
-/// So many cases unless `PROPTEST_CASES` says otherwise.
+/// Returns a configuration of 1,000 cases unless `PROPTEST_CASES` says otherwise.
 fn config() -> ProptestConfig {
     let mut config = ProptestConfig::default();
     if std::env::var_os("PROPTEST_CASES").is_none() {

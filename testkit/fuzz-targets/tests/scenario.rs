@@ -25,7 +25,7 @@ impl Generator {
     }
 }
 
-/// What the mutations start from: the documented example and all malformed scenarios.
+/// Texts that the mutations start from: the documented example and all malformed scenarios.
 fn starting_points() -> Vec<Vec<u8>> {
     let mut texts = vec![documented_example().into_bytes()];
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../sim/tests/malformed");

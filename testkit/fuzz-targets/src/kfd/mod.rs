@@ -21,7 +21,7 @@ const QUEUES: usize = 6;
 /// Calls that one operation on all queues may make: each queue's own, repeated as often as calls
 /// are repeated that a signal interrupted.
 const CALLS_MAX: usize = 16 * 64 * QUEUES;
-/// What the module says of itself, and what is asked for.
+/// Word that the module says of itself, and that is asked for.
 const MARKER: &str = "patched";
 
 /// Operations of a mechanism and of what stands beside it, with answers from the bytes.
@@ -139,7 +139,7 @@ fn operate(choice: u8, choices: &mut Bytes, mechanism: &dyn Mechanism, queues: &
     }
 }
 
-/// What needs no mechanism.
+/// Operations that need no mechanism.
 fn beside(
     choice: u8,
     choices: &mut Bytes,

@@ -19,7 +19,7 @@ enum Entry {
     Fence(u64),
 }
 
-/// What the device did.
+/// Progress of the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Did {
     /// The device started a command; `true` if a gate stands before it.
@@ -50,7 +50,7 @@ pub(super) struct Device {
     pub(super) fail_next: bool,
     /// The next completion is lost.
     pub(super) lose_next: bool,
-    /// It never opens its gate again.
+    /// Set once it never opens its gate again.
     pub(super) stuck: bool,
 }
 

@@ -69,7 +69,7 @@ impl From<Violation> for Difference {
     }
 }
 
-/// What came of a step of a run.
+/// Result of a step of a run.
 type Checked<T = ()> = Result<T, Difference>;
 
 /// The model and the machine must agree on `what`.
@@ -85,7 +85,7 @@ fn require(holds: bool, what: impl fmt::Display) -> Checked {
     if holds { Ok(()) } else { Err(Difference(what.to_string())) }
 }
 
-/// What happened last in a run, for the message about a difference.
+/// Last events of a run, for the message about a difference.
 #[derive(Debug, Default)]
 struct Log {
     on: bool,
@@ -122,7 +122,7 @@ impl Counters {
         *self.0.entry(what).or_default() += 1;
     }
 
-    /// What happened, and how often.
+    /// Returns what happened, and how often.
     pub fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
         self.0.iter().map(|(&what, &times)| (what, times))
     }

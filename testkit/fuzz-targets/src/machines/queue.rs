@@ -93,7 +93,7 @@ pub fn run_queue(data: &[u8], mutant: QueueMutant) -> Result<Counters, Differenc
     outcome.map_err(|difference| run.log.explain(&difference)).map(|()| run.counters)
 }
 
-/// What will go wrong next.
+/// Faults to come.
 #[derive(Debug, Default)]
 pub(super) struct Faults {
     /// Launches to refuse.

@@ -30,7 +30,7 @@ pub(super) struct Checks {
     counters: [u64; 5],
 }
 
-/// What the queue says about its hold, and the checker that takes it at its word.
+/// State of the hold as the queue says it, and the checker that takes it at its word.
 #[derive(Debug, Default)]
 pub(super) struct Holding {
     check: HoldCheck,
@@ -239,7 +239,7 @@ impl Run<'_> {
         same("what is watched", seen(&now), seen(&last))
     }
 
-    /// Whatever is on the device and unseen has a fence to come, and so has what is waited for.
+    /// Checks that what is on the device and unseen has a fence to come, and what is waited for.
     fn check_fences(&mut self) -> Checked {
         let forgotten = self.model.forgotten.map_or(usize::MAX, |n| n as usize);
         let commands = self.model.commands.iter().enumerate().take(forgotten);

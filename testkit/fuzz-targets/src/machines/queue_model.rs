@@ -1,5 +1,5 @@
-//! What a queue should do, the slow way: a list of commands, each with its state written out, and
-//! rules that look at all of them each time.
+//! Model of a queue, the slow way: a list of commands, each with its state written out, and rules
+//! that look at all of them each time.
 
 use xsched_core::fault::Fault;
 use xsched_core::id::EventRef;
@@ -35,7 +35,7 @@ pub(super) struct Command {
     pub(super) fault: Option<Fault>,
 }
 
-/// What the queue must ask for next.
+/// Request that the queue must make next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Next {
     Step(Step),
@@ -249,7 +249,7 @@ impl Model {
         self.missing_step().filter(|_| idle).map_or(Next::Nothing, Next::Step)
     }
 
-    /// What the queue must ask for now; commands that need no device pass on the way.
+    /// Returns what the queue must ask for now; commands that need no device pass on the way.
     pub(super) fn next(&mut self, limit: u64) -> Next {
         let step = self.next_step();
         if step != Next::Nothing {
@@ -280,7 +280,7 @@ impl Model {
         Next::Nothing
     }
 
-    /// What needs no device retires when everything before it has.
+    /// Retires what needs no device when everything before it has retired.
     fn retire_passed(&mut self) {
         for command in &mut self.commands {
             match command.place {

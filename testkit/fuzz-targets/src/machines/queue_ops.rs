@@ -1,4 +1,4 @@
-//! What can happen to one queue.
+//! Operations on one queue.
 
 use xsched_core::fault::Fault;
 use xsched_core::id::{CmdId, EventRef, QueueId};

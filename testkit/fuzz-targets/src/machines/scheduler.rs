@@ -426,7 +426,7 @@ impl<'a> Run<'a> {
         self.settle()
     }
 
-    /// What a queue waits for and no thread has submitted is submitted.
+    /// Submits what a queue waits for and no thread has submitted.
     fn submit_awaited(&mut self, n: usize) -> Result<bool, Difference> {
         let Some(event) = self.actors[n].queue.waiting() else { return Ok(false) };
         let target = self.actors.iter().position(|actor| actor.id == event.queue);

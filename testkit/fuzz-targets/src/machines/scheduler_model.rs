@@ -1,4 +1,4 @@
-//! What a scheduler should decide, from scratch each time: every rule looks at all queues.
+//! Model of a scheduler, which decides from scratch each time: every rule looks at all queues.
 
 use xsched_core::id::{CmdId, EventRef, QueueId};
 use xsched_core::message::Report;
@@ -124,7 +124,7 @@ impl Model {
         to_come(*waiter, *cmd) && to_come(event.queue, event.cmd.0)
     }
 
-    /// Whether `waiter` may wait for `event` with its next command, `cmd`.
+    /// Returns whether `waiter` may wait for `event` with its next command, `cmd`.
     pub(super) fn admit(
         &mut self,
         waiter: QueueId,

@@ -1,4 +1,4 @@
-//! What can happen to a scheduler and its queues.
+//! Operations on a scheduler and its queues.
 
 use xsched_core::hint::{Hints, Priority};
 use xsched_core::id::{CmdId, EventRef, QueueId};
