@@ -7,7 +7,7 @@ use crate::lanes::{KEEPS_HALF, is_dpp_control};
 use crate::ops::{self, Table};
 use crate::wave::VCC;
 
-/// What the registers of a wave allow an instruction to name.
+/// Registers of a wave that an instruction may name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Limits {
     /// Rows of vector registers, with the accumulators.

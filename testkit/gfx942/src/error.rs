@@ -11,7 +11,7 @@ pub enum Error {
     Fault {
         /// Where the instruction is.
         pc: u64,
-        /// What it wanted.
+        /// Access that faulted.
         fault: Fault,
     },
     /// A wave used an offset in its local data share or its scratch memory that is not there.
@@ -19,7 +19,7 @@ pub enum Error {
     OutOfRange {
         /// Where the instruction is.
         pc: u64,
-        /// What was used.
+        /// Memory that was used.
         space: Space,
         /// The offset from the beginning of that memory.
         offset: u64,
@@ -84,10 +84,10 @@ impl std::fmt::Display for Space {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ImageError {
-    /// It does not begin as a context image does.
+    /// The bytes do not begin as a context image does.
     #[error("this is not a context image")]
     NotAnImage,
-    /// It was written by another version of this crate.
+    /// The image was written by another version of this crate.
     #[error("the context image has version {0}")]
     Version(u32),
     /// Bytes are not those that were written.

@@ -12,7 +12,7 @@ pub const PACKET_BYTES: usize = 64;
 /// How many instructions a wave executes before it is another one's turn.
 const TURN: u32 = 256;
 
-/// What the device around the compute unit is like.
+/// Properties of the device around the compute unit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Config {
     /// Where the local data share is in flat addresses: a multiple of 2^48, since older compilers'
@@ -76,7 +76,7 @@ impl Group {
     }
 }
 
-/// Whose turn it is.
+/// Wave whose turn it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Turn {
     pub(crate) group: usize,
@@ -177,8 +177,8 @@ impl Execution {
         Ok(if self.groups.is_empty() { Progress::Done } else { Progress::Running })
     }
 
-    /// Lets the wave whose turn it is execute at most so many instructions, and answers how many it
-    /// has executed. Its turn is over when nothing is left of it.
+    /// Lets the wave whose turn it is execute at most `instructions`, and answers how many it has
+    /// executed. Its turn is over when nothing is left of it.
     fn take_turn(
         &mut self,
         memory: &dyn Memory,

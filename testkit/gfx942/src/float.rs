@@ -76,7 +76,7 @@ pub(crate) trait Float: Copy + PartialOrd {
     fn to_f64(self) -> f64;
     fn from_f64(value: f64) -> Self;
     fn is_signaling(self) -> bool;
-    /// The same, and not signaling.
+    /// Returns the number, not signaling.
     fn quiet(self) -> Self;
     fn is_negative(self) -> bool;
     fn is_subnormal(self) -> bool;
@@ -106,7 +106,7 @@ pub(crate) trait Float: Copy + PartialOrd {
         }
         self.least(b).greatest(self.greatest(b).least(c))
     }
-    /// Which of the ten classes it is, as a bit.
+    /// Returns the one of the ten classes that it is of, as a bit.
     fn class(self) -> u32 {
         let value = self.to_f64();
         let n = match value {

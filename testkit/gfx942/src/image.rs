@@ -13,7 +13,7 @@ const MAGIC: [u8; 8] = *b"gfx942cu";
 const VERSION: u32 = 1;
 const STATES: [State; 4] = [State::Ready, State::Sleeps, State::Waits, State::Ended];
 
-/// What the last 8 bytes of a context image are of those before.
+/// Returns the last 8 bytes of a context image for those before.
 #[must_use]
 pub fn checksum(bytes: &[u8]) -> u64 {
     let mut sum = bytes.len() as u64;
@@ -95,7 +95,7 @@ impl Execution {
     }
 }
 
-/// What is between the head of an image and its checksum.
+/// Returns the bytes between the head of an image and its checksum.
 fn checked(image: &[u8]) -> Result<&[u8], ImageError> {
     let rest = image.strip_prefix(&MAGIC).ok_or(ImageError::NotAnImage)?;
     let (version, _) = rest.split_first_chunk().ok_or(ImageError::NotAnImage)?;

@@ -3,7 +3,7 @@
 use crate::wave::Wave;
 use crate::{Clock, Fault, Memory, Space};
 
-/// What an instruction does. The program counter points behind it already.
+/// Handler of an instruction. The program counter points behind it already.
 pub(crate) type Run = fn(&mut Wave, &Inst, &mut Env<'_>) -> Outcome;
 /// `Ok`, or why the wave does not go on with the next instruction now.
 pub(crate) type Outcome = Result<(), Stop>;
@@ -15,11 +15,11 @@ pub(crate) struct Op(pub(crate) u16, pub(crate) &'static str, pub(crate) Run);
 /// Why a wave does not go on with the next instruction now.
 #[derive(Debug)]
 pub(crate) enum Stop {
-    /// It has ended.
+    /// The wave has ended.
     End,
-    /// It waits for the other waves of its workgroup.
+    /// The wave waits for the other waves of its workgroup.
     Barrier,
-    /// It sleeps, and lets others run.
+    /// The wave sleeps, and lets others run.
     Sleep,
     /// The instructions in memory may have changed.
     ForgetCode,
@@ -36,7 +36,7 @@ impl From<Fault> for Stop {
     }
 }
 
-/// What a wave reaches besides its registers.
+/// Environment of a wave besides its registers.
 pub(crate) struct Env<'a> {
     pub(crate) memory: &'a dyn Memory,
     pub(crate) clock: &'a dyn Clock,
@@ -44,7 +44,7 @@ pub(crate) struct Env<'a> {
     pub(crate) lds: &'a mut [u8],
 }
 
-/// What changes how operands of vector instructions are read and written.
+/// Encoding that changes how operands of vector instructions are read and written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Extra {
     None,

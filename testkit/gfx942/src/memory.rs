@@ -1,4 +1,4 @@
-//! What a compute unit reaches outside of itself: memory and a clock.
+//! Surroundings of a compute unit that it reaches: memory and a clock.
 
 /// An access to an address where no memory is, or none that may be written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]

@@ -16,7 +16,7 @@ const SCRATCH_MAX: u32 = 128 << 10;
 /// put them there.
 const PRELOAD_SKIP: u64 = 256;
 
-/// What a packet and its kernel's descriptor ask for.
+/// Requirements of a packet and its kernel's descriptor.
 #[derive(Debug, Clone)]
 pub(crate) struct Kernel {
     pub(crate) limits: Limits,
@@ -27,7 +27,7 @@ pub(crate) struct Kernel {
     mode: u32,
     size: [u32; 3],
     grid: [u32; 3],
-    /// Which numbers of the workgroup follow the user registers, which numbers of the work-item the
+    /// Numbers of the workgroup that follow the user registers, numbers of the work-item that the
     /// first vector register has.
     group_ids: u32,
     item_ids: u32,

@@ -56,7 +56,7 @@ fn interrupted(kernel: &str, seed: u64, pause_max: u64) -> usize {
     interrupts
 }
 
-/// The same for kernels that use all parts of a compute unit.
+/// Kernels that use all parts of a compute unit compute the same when they are interrupted.
 #[test]
 fn interrupted_kernels_compute_the_same() {
     let mut total = 0;

@@ -2,7 +2,7 @@
 
 use crate::float::{f16_bits, f16_value};
 
-/// What an operand or a result of one lane is.
+/// Type of an operand or a result of one lane.
 pub(crate) trait Value: Copy {
     /// How many registers it takes, 1 or 2.
     const WORDS: usize = 1;
@@ -18,7 +18,7 @@ pub(crate) trait Value: Copy {
         Self::of(f32_constant(n).to_bits(), 0)
     }
 
-    /// What the literal in an instruction stands for.
+    /// Returns the value that the literal in an instruction stands for.
     fn literal(bits: u32) -> Self {
         Self::of(bits, 0)
     }

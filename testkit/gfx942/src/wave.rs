@@ -19,13 +19,13 @@ pub(crate) const EXEC: usize = 126;
 /// The bit of the mode that turns indexing of vector registers on.
 pub(crate) const INDEXED: u32 = 1 << 27;
 
-/// Whether a wave runs.
+/// State of a wave.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum State {
     Ready,
-    /// It has executed `s_sleep`, and has had no turn since.
+    /// Sleeping: it has executed `s_sleep`, and has had no turn since.
     Sleeps,
-    /// It waits at a barrier.
+    /// Waiting at a barrier.
     Waits,
     Ended,
 }

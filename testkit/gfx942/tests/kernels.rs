@@ -214,7 +214,7 @@ impl Loaded {
     }
 }
 
-/// What `k_lanes` computes in a wave.
+/// Returns what `k_lanes` computes in a wave.
 fn lanes([x, y, z]: &[Vec<u32>; 3]) -> Vec<Vec<u64>> {
     const OLD: u32 = 0xdead;
     let each = |f: &dyn Fn(usize) -> u32| (0..64).map(|lane| u64::from(f(lane))).collect();
@@ -283,7 +283,7 @@ fn lanes([x, y, z]: &[Vec<u32>; 3]) -> Vec<Vec<u64>> {
     ]
 }
 
-/// What `k_widths` computes and stores.
+/// Returns what `k_widths` computes and stores.
 fn widths(item: usize, own: &[u8], even: &[u8]) -> ([u64; 4], [u64; 4]) {
     let u64_of = |bytes: &[u8]| u64::from_le_bytes(bytes[..8].try_into().unwrap());
     let u32_of = |bytes: &[u8]| u32::from_le_bytes(bytes[..4].try_into().unwrap());

@@ -45,7 +45,7 @@ fn mc() -> Option<&'static str> {
     program(&["llvm-mc-19", "llvm-mc"])
 }
 
-/// What LLVM makes of each of these encodings.
+/// Returns the instructions that LLVM reads from each of these encodings.
 fn disassembled(program: &str, encodings: &[[u32; 2]], long: &[bool]) -> Vec<Vec<String>> {
     let mut text = String::new();
     let mut line = |words: &[u32]| {

@@ -1,4 +1,4 @@
-//! What atomics make of the old value and of the data.
+//! Results of atomics, from the old value and the data.
 
 use crate::float::Float;
 use crate::value::{Bf16, Half, Value};

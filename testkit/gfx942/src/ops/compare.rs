@@ -65,7 +65,7 @@ macro_rules! integers {
     };
 }
 
-/// Whether a number is of one of the classes that the other operand lists.
+/// Tests of whether a number is of one of the classes that the other operand lists.
 macro_rules! class {
     ($n:literal, $t:ty, $type:literal) => {
         &[[

@@ -2,7 +2,7 @@
 
 use crate::float::{Float, fma_odd, frexp, ldexp};
 
-/// What scales and corrects the numbers of a division of one length.
+/// Operations that scale and correct the numbers of a division of one length.
 pub(crate) trait Divide: Float {
     /// The exponents of the smallest and of the greatest normal number.
     const EXPONENTS: [i32; 2];

@@ -1,4 +1,4 @@
-//! What instructions do: a table of opcodes for each encoding.
+//! Effects of instructions: a table of opcodes for each encoding.
 
 mod atomic;
 mod compare;

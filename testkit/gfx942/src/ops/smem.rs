@@ -41,7 +41,7 @@ fn load<const WORDS: usize>(w: &mut Wave, i: &Inst, e: &mut Env<'_>) -> Outcome 
     Ok(())
 }
 
-/// What is behind the end of the buffer reads as 0.
+/// Reads from a buffer; 0 behind its end.
 fn buffer_load<const WORDS: usize>(w: &mut Wave, i: &Inst, e: &mut Env<'_>) -> Outcome {
     let from = base(i);
     let start = w.pair(from) & 0xffff_ffff_ffff;

@@ -32,7 +32,7 @@ fn compile(compiler: &str, target: &str, level: &str, source: &Path) -> Option<V
     Some(std::fs::read(made).unwrap())
 }
 
-/// What each compiler makes at each level, with its name. A compiler that is not there is named.
+/// Returns what each compiler makes at each level, with its name. Names a compiler that is missing.
 pub(crate) fn objects(source: &str, levels: &[&str]) -> Vec<(String, Vec<u8>)> {
     let source = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("kernels").join(source);
     let mut objects = Vec::new();

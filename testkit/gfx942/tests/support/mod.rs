@@ -107,7 +107,7 @@ impl Clock for Ticks {
     }
 }
 
-/// What a launch is made of.
+/// Parameters of a launch.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Launch {
     pub(crate) kernel: u64,

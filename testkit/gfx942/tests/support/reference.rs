@@ -1,4 +1,4 @@
-//! What the kernels of `kernels/arithmetic.hip` compute, computed on the processor.
+//! Results of the kernels of `kernels/arithmetic.hip`, computed on the processor.
 
 use half::f16;
 

@@ -1,4 +1,4 @@
-//! What the kernels of `lab/kernels/work.hip` compute, computed on the processor.
+//! Results of the kernels of `lab/kernels/work.hip`, computed on the processor.
 
 pub(crate) const THREADS: usize = 256;
 pub(crate) const WORDS: usize = 8;
@@ -125,7 +125,7 @@ fn cooperative(blocks: usize, rounds: usize) -> Vec<Vec<u64>> {
     states
 }
 
-/// What each lane of a wave adds to its four sums: a 16×32 by a 32×16 matrix of bytes.
+/// Adds to the four sums of each lane of a wave: a 16×32 by a 32×16 matrix of bytes.
 fn multiply(a: &[u64], b: &[u64], sums: &mut [[i32; 4]]) {
     // Lane `l` has row, or column, `l % 16` and of it the eight elements from `l / 16 * 8`.
     let element =
