@@ -39,7 +39,7 @@ impl Map {
     /// Lets the GPU reach a range, in place of all that it reached there.
     ///
     /// # Safety
-    /// `place` may be read and written for so many bytes as long as the range is here; or else the
+    /// `place` may be read and written for `bytes` bytes as long as the range is here; or else the
     /// whole range is not there any more, which is noticed.
     pub unsafe fn insert(&mut self, start: u64, bytes: u64, place: *mut u8) {
         if bytes == 0 || start.checked_add(bytes).is_none() {

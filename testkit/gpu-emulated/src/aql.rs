@@ -32,7 +32,7 @@ const SIGNAL_END: u64 = 40;
 const INSTRUCTIONS: u64 = 256;
 /// Words of an indirect buffer, at most.
 const PM4_WORDS_MAX: u32 = 4_096;
-/// What indirect buffers may have: nothing, and what concerns caches.
+/// Packets that indirect buffers may have: nothing, and what concerns caches.
 const PM4_NOP: u32 = 0x10;
 const PM4_INDIRECT: u32 = 0x3f;
 const PM4_ACQUIRE_MEM: u32 = 0x58;

@@ -127,7 +127,7 @@ pub(crate) struct Argument(*const u8);
 
 impl Argument {
     /// # Safety
-    /// So many bytes as the call has may be read there, as long as this is used.
+    /// The bytes of the call's argument may be read there, as long as this is used.
     pub(crate) const unsafe fn new(argument: *const c_void) -> Self {
         Self(argument.cast())
     }

@@ -25,7 +25,7 @@ pub enum Failure {
     Memory {
         /// The packet.
         at: u64,
-        /// What it wanted.
+        /// Access that faulted.
         fault: Fault,
     },
     /// A kernel cannot go on.
@@ -44,7 +44,7 @@ pub enum Failure {
     Unsupported {
         /// The packet.
         at: u64,
-        /// What it is.
+        /// Kind of the packet.
         what: &'static str,
     },
     /// A packet of AMD's own format is of a kind that the device does not carry out.
@@ -52,7 +52,7 @@ pub enum Failure {
     Vendor {
         /// The packet.
         at: u64,
-        /// What it is.
+        /// Kind of the packet.
         what: &'static str,
     },
     /// The save area does not hold what has to be saved.

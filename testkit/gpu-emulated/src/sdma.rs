@@ -56,7 +56,7 @@ impl Packet<'_> {
     }
 }
 
-/// What becomes of a packet: this many words are done, or it waits.
+/// Outcome of a packet: this many words are done, or it waits.
 enum Done {
     Words(u64),
     Waits,
