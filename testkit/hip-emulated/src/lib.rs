@@ -11,7 +11,7 @@
 //!   waits stops all that any stream launched into the ring after it.
 //! * A ring takes 1,024 commands (`XSCHED_EMULATED_DEPTH`); a launch into a full one blocks.
 //! * The legacy default stream waits for all blocking streams, and they for it.
-//! * So many kernels run at once as the device has units for (`XSCHED_EMULATED_UNITS`, 1 if it is
+//! * As many kernels run at once as the device has units for (`XSCHED_EMULATED_UNITS`, 1 if it is
 //!   not set), each as if it filled one.
 //! * A kernel that fails loses the device: every later call answers its error.
 //! * Freeing memory and ending a stream wait until the device has done what was launched.

@@ -1,5 +1,5 @@
-//! What compilers put into programs: their code, which constructors make known, and launches that
-//! are two calls.
+//! Calls that compilers put into programs: their code, which constructors make known, and launches
+//! that are two calls.
 
 use std::cell::RefCell;
 
