@@ -1,5 +1,5 @@
-//! What compilers put into programs: constructors that make their kernels known, and launches that
-//! are two calls.
+//! Calls that compilers put into programs: constructors that make their kernels known, and launches
+//! that are two calls.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
