@@ -187,7 +187,7 @@ impl Argument<'_> {
 /// Above this an address is the kernel's (four-level page tables).
 const USER_END: u64 = 0x7fff_ffff_f000;
 
-/// What the kernel's `access_ok` says of this many bytes at an address.
+/// Returns what the kernel's `access_ok` says of this many bytes at an address.
 pub fn accessible(address: u64, bytes: u64) -> Result<(), Errno> {
     let end = address.checked_add(bytes).ok_or(Errno::FAULT)?;
     if end <= USER_END { Ok(()) } else { Err(Errno::FAULT) }

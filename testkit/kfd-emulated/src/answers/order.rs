@@ -31,7 +31,7 @@ pub(super) fn all(out: &mut dyn Write, file: RawFd) -> io::Result<()> {
     other_process(out, file)
 }
 
-/// What this program does when the script starts it for a part of its own. False if there is no
+/// Does the part of its own for which the script starts this program. Returns false if there is no
 /// such part.
 ///
 /// # Errors

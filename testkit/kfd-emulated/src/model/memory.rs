@@ -157,7 +157,7 @@ impl Model {
         Ok(0)
     }
 
-    /// Whether waves may have page faults: not here. Asked with a negative number.
+    /// Answers whether waves may have page faults: not here. Asked with a negative number.
     pub(super) fn set_xnack(&self, pid: u32, argument: &mut Argument<'_>) -> Handled {
         let wanted = argument.u32(0).cast_signed();
         let process = self.processes.get(&pid).ok_or(Errno::BADF)?;

@@ -372,8 +372,8 @@ impl Model {
         }
     }
 
-    /// Whether a call that blocked may return by now, and with what. `ask` makes the call once
-    /// more, for calls whose argument has to be read again.
+    /// Answers whether a call that blocked may return by now, and with what. `ask` makes the call
+    /// once more, for calls whose argument has to be read again.
     pub fn again(
         &mut self,
         caller: Caller,

@@ -171,7 +171,7 @@ impl Model {
         process.map(|process| process.queues.keys().copied().collect()).unwrap_or_default()
     }
 
-    /// Whether the process has a debugger, and which process that is.
+    /// Returns the process that debugs this one, if it has a debugger.
     #[must_use]
     pub fn debugger(&self, pid: u32) -> Option<u32> {
         self.processes.get(&pid)?.debugged.as_ref().map(|debugged| debugged.by)
