@@ -51,7 +51,7 @@ use xsched_sim::sample::Rng;
 pub use given::Given;
 use rig::{Plan, Rig};
 
-/// What a policy promises. Starts from everything ([`Declared::default`]); take back what does not
+/// Promises of a policy. Starts from everything ([`Declared::default`]); take back what does not
 /// hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Declared {
@@ -109,8 +109,8 @@ impl Declared {
         Self { idle_gap: Some(idle_gap), wait_max, ..Self::default() }
     }
 
-    /// What a policy of `xsched-policies` promises, as it is by default. Of names that are not
-    /// known here, everything.
+    /// Returns what a policy of `xsched-policies` promises, as it is by default. Of names that are
+    /// not known here, everything.
     #[must_use]
     pub fn of(name: &str) -> Self {
         // A fiftieth of a timeslice.
@@ -166,8 +166,8 @@ pub enum Check {
     Independent,
     /// A queue in a reused slot may run for about as long as one in a fresh slot.
     Reuse,
-    /// What a decision looks at and sets does not grow with the number of idle queues, except as
-    /// declared.
+    /// The work of a decision, what it looks at and sets, does not grow with the number of idle
+    /// queues, except as declared.
     DecisionCost,
     /// Timers do not fire more often than declared, not at once again and again, and fall silent
     /// when no queue is ready.

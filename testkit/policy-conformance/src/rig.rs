@@ -66,7 +66,7 @@ impl Plan {
         }
     }
 
-    /// What is left of hints.
+    /// Returns what is left of hints.
     fn given(&self, hints: Hints) -> Hints {
         let mut given = hints.only(self.hints);
         if hints.priority == Priority::NO_EXECUTE {
