@@ -1,5 +1,5 @@
-//! What a hold costs and how long it takes, per level: used by the scheduler to choose a level and
-//! by the simulator to play one out.
+//! Cost and duration of holds, per level: used by the scheduler to choose a level and by the
+//! simulator to play one out.
 //!
 //! The model is deliberately small. Lv1 waits for everything in flight. Lv2 waits for the running
 //! command and what was launched since the last gate, and pays for gates all the time. Lv3 waits
@@ -54,7 +54,7 @@ pub struct CostModel {
     pub batches: bool,
 }
 
-/// What a victim has on the device.
+/// Work that a victim has on the device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Load {
     /// Commands in flight.
@@ -224,12 +224,13 @@ pub struct History {
 }
 
 impl History {
-    /// A sample counts for one part in so many.
+    /// Divisor of a sample's weight: one sample changes the estimate by one part in eight.
     const WEIGHT: i64 = 8;
-    /// One sample counts as at most so many times what was expected: a host that was busy with
+    /// Factor of the expected value that one sample counts as at most: a host that was busy with
     /// something else must not be taken for a slow device.
     const MOST: u64 = 4;
-    /// And as at least so much, so that something expected to be free can turn out not to be.
+    /// Limit that a sample may always reach, so that something expected to be free can turn out
+    /// not to be.
     const LEAST_MOST: Duration = Duration::from_us(40);
 
     /// Takes a measurement of something that [`CostModel`] predicts to take `predicted`.
@@ -257,7 +258,7 @@ impl History {
     }
 }
 
-/// What was measured of a device's interrupts and restores.
+/// Measured values of a device's interrupts and restores.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Measured {
     /// From the order to hold at Lv3 until the queue says that it is.
@@ -314,7 +315,7 @@ mod tests {
         assert_eq!(model(50).choose(Level::Interrupt, patient, &load(500)), Level::Block);
     }
 
-    /// An MI308X whose driver needs so long for each call, whatever is saved.
+    /// Model of an MI308X whose driver needs `call_us` for each call, whatever is saved.
     fn partition(call_us: u64) -> CostModel {
         let fixed = Duration::from_us(call_us);
         let model = CostModel { save_fixed: fixed, restore_fixed: fixed, ..CostModel::default() };

@@ -1,4 +1,4 @@
-//! What can go wrong on a device, in a form that fits into a message.
+//! Faults of a device, in a form that fits into a message.
 
 use core::fmt;
 
@@ -49,7 +49,7 @@ impl Fault {
         })
     }
 
-    /// Whether every later command of the queue fails as well.
+    /// Returns whether every later command of the queue fails as well.
     #[must_use]
     pub const fn is_sticky(self) -> bool {
         matches!(self, Self::DeviceLost)

@@ -134,7 +134,7 @@ impl HintKinds {
     /// Each kind.
     pub const ALL: Self = Self::of(&HintKind::ALL);
 
-    /// These kinds.
+    /// Set of the listed kinds.
     #[must_use]
     pub const fn of(kinds: &[HintKind]) -> Self {
         let (mut bits, mut rest) = (0, kinds);
@@ -144,7 +144,7 @@ impl HintKinds {
         Self(bits)
     }
 
-    /// Whether a kind is one of these.
+    /// Returns whether the set has a kind.
     #[must_use]
     pub const fn contains(self, kind: HintKind) -> bool {
         self.0 & bit(kind) != 0
@@ -162,7 +162,7 @@ impl HintKinds {
         Self(self.0 & !others.0)
     }
 
-    /// Whether there is no kind.
+    /// Returns whether the set has no kind.
     #[must_use]
     pub const fn is_empty(self) -> bool {
         self.0 == 0
@@ -457,13 +457,13 @@ const fn up_to_a_day(span: Option<Duration>, hint: &'static str) -> Result<(), O
 /// A hint outside its range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OutOfRange {
-    /// Which hint.
+    /// Name of the hint.
     pub hint: &'static str,
     /// Smallest allowed value.
     pub min: i64,
     /// Largest allowed value.
     pub max: i64,
-    /// What was given.
+    /// Value that was given.
     pub value: i64,
 }
 

@@ -5,8 +5,8 @@
 
 use crate::time::{Duration, Instant};
 
-/// Whether a scheduler counts as silent: it has worked on one round since `busy_since`, and that
-/// took `lease` or longer. A scheduler that rests (`None`) is not silent, however long it rests.
+/// Returns whether a scheduler counts as silent: it has worked on one round since `busy_since`, and
+/// that took `lease` or longer. A scheduler that rests (`None`) is never silent.
 #[must_use]
 pub fn is_silent(busy_since: Option<Instant>, lease: Duration, now: Instant) -> bool {
     busy_since.is_some_and(|since| now.since(since) >= lease)
@@ -45,14 +45,14 @@ impl Lease {
         self.renewed + self.length
     }
 
-    /// Whether it has run out: see [`is_silent`].
+    /// Returns whether the lease has run out: see [`is_silent`].
     #[must_use]
     pub fn expired(&self, now: Instant) -> bool {
         is_silent(Some(self.renewed), self.length, now)
     }
 }
 
-/// What a [`Watchdog`] sees.
+/// State of the scheduler as a [`Watchdog`] sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Liveness {
     /// The scheduler rests, or its round is within the lease.
@@ -65,7 +65,7 @@ pub enum Liveness {
     StillSilent,
 }
 
-/// What a watchdog knows from one look at the scheduler to the next.
+/// State that a watchdog keeps from one look at the scheduler to the next.
 #[derive(Clone, Copy, Debug)]
 pub struct Watchdog {
     lease: Duration,

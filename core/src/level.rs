@@ -43,24 +43,25 @@ impl fmt::Display for Level {
     }
 }
 
-/// What happens to commands that a hold stopped before they ran.
+/// Treatment of commands that a hold stopped before they ran.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Recovery {
-    /// They stay on the device and continue.
+    /// Commands stay on the device and continue.
     Continue,
     /// The device forgets them; the queue launches them again in order.
     Replay,
 }
 
-/// What a device, its driver and this queue allow now. A backend reports it when a queue is opened.
+/// Capabilities of a device, its driver and this queue now. A backend reports them when a queue is
+/// opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Caps {
     /// The highest level.
     pub level: Level,
-    /// What [`Step::Deactivate`] does, or `None` if a hold at Lv3 needs no such step.
+    /// Effect of [`Step::Deactivate`], or `None` if a hold at Lv3 needs no such step.
     pub deactivate: Option<Recovery>,
-    /// What [`Step::Interrupt`] does, if the device can.
+    /// Effect of [`Step::Interrupt`], if the device can.
     pub interrupt: Option<Recovery>,
     /// Commands, gates and fences together that may be in flight without a launch blocking.
     /// At least 4.
@@ -84,22 +85,22 @@ impl Caps {
         Self { level, deactivate, interrupt, entries_max, in_unit: false }
     }
 
-    /// These capabilities, where another process holds the queue's commands at their gates, or not:
-    /// see [`Caps::in_unit`].
+    /// Sets whether another process holds the queue's commands at their gates: see
+    /// [`Caps::in_unit`].
     #[must_use]
     pub const fn with_unit(mut self, in_unit: bool) -> Self {
         self.in_unit = in_unit;
         self
     }
 
-    /// Whether [`Queue::hold_from_above`](crate::queue::Queue::hold_from_above) can do more than
-    /// the process that has the gates.
+    /// Returns whether [`Queue::hold_from_above`](crate::queue::Queue::hold_from_above) can do more
+    /// than the process that has the gates.
     #[must_use]
     pub const fn needs_orders(&self) -> bool {
         !self.in_unit || self.interrupt.is_some()
     }
 
-    /// These capabilities, with `recovery` as what [`Step::Deactivate`] does if there is that step.
+    /// Sets `recovery` as the effect of [`Step::Deactivate`], if there is that step.
     #[must_use]
     pub const fn with_recovery(mut self, recovery: Recovery) -> Self {
         if self.deactivate.is_some() {
@@ -150,7 +151,7 @@ impl Step {
         }
     }
 
-    /// Whether the step takes the device away from the queue.
+    /// Returns whether the step takes the device away from the queue.
     #[must_use]
     pub const fn is_hold(self) -> bool {
         matches!(self, Self::Deactivate | Self::Interrupt)

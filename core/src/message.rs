@@ -1,5 +1,5 @@
-//! What the two machines say to each other. Plain fixed-size data: a local scheduler passes it
-//! through a mailbox, a daemon through a socket, and the recorder writes the same bytes.
+//! Messages between the two machines. Plain fixed-size data: a local scheduler passes it through a
+//! mailbox, a daemon through a socket, and the recorder writes the same bytes.
 
 use crate::id::{CmdId, EventRef, QueueId};
 use crate::level::Level;
@@ -143,7 +143,7 @@ pub struct Report {
 }
 
 impl Report {
-    /// Whether anything is submitted and not retired.
+    /// Returns whether anything is submitted and not retired.
     #[must_use]
     pub const fn pending(&self) -> bool {
         self.submitted > self.retired

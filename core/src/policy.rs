@@ -64,7 +64,8 @@ pub trait Policy {
     /// Short lower-case name.
     fn name(&self) -> &'static str;
 
-    /// What the policy asks of the layers around it. Queues and hints may change the answer.
+    /// Returns the policy's demands on the layers around it. Queues and hints may change the
+    /// answer.
     fn needs(&self) -> Needs {
         Needs::default()
     }
@@ -91,7 +92,7 @@ pub trait Policy {
     );
 }
 
-/// What a policy asks of the layers around it: see [`Policy::needs`].
+/// Demands of a policy on the layers around it: see [`Policy::needs`].
 ///
 /// ```
 /// use xsched_core::hint::{HintKind, HintKinds};
@@ -106,7 +107,7 @@ pub trait Policy {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Needs {
-    /// Which queues the policy may hold.
+    /// Queues that the policy may hold.
     pub may_hold: MayHold,
     /// How often, in device time, a queue must report progress; `None` if the policy does not use
     /// measured device time.
@@ -124,8 +125,8 @@ impl Default for Needs {
     }
 }
 
-/// Which queues a policy may hold, beside those with [`Priority::NO_EXECUTE`]. Drivers may leave
-/// out the device support, gates say, that only queues need which may be held.
+/// Set of queues that a policy may hold, beside those with [`Priority::NO_EXECUTE`]. Drivers may
+/// leave out the device support, gates say, that only queues need which may be held.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum MayHold {
     /// None, not even those with [`Priority::NO_EXECUTE`].
@@ -179,7 +180,7 @@ forward!(&mut P);
 #[cfg(feature = "alloc")]
 forward!(alloc::boxed::Box<P>);
 
-/// What happened to a queue.
+/// Change of a queue or its hints.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Event {
@@ -208,7 +209,7 @@ pub enum Event {
     Lost,
 }
 
-/// What to look at in [`Policy::decide`].
+/// Queues to look at in [`Policy::decide`].
 #[derive(Clone, Copy, Debug)]
 pub enum Changed<'a> {
     /// Only this changed (nothing, when a timer fired).
@@ -258,7 +259,7 @@ impl<'a> ChangedQueues<'a> {
     /// None.
     pub const NONE: Self = Self::listed(&[]);
 
-    /// These.
+    /// Names `queues` as those that changed.
     #[must_use]
     pub const fn listed(queues: &'a [QueueId]) -> Self {
         Self(Noted::Listed(queues))

@@ -11,7 +11,7 @@ pub struct WindowConfig {
     pub threshold: u32,
     /// Commands per fence, 1 to the threshold. An adaptive window chooses its own.
     pub batch: u32,
-    /// Whether to use the smallest threshold that keeps the device fed.
+    /// True to use the smallest threshold that keeps the device fed.
     pub adaptive: bool,
 }
 
@@ -43,13 +43,13 @@ impl Default for WindowConfig {
 
 /// A fence is worth its cost once per this much device work.
 const WORK_PER_FENCE_NS: u64 = 20_000;
-/// After so many batches without starving, one command of the safety margin is given back.
+/// Number of batches without starving after which one command of the safety margin is given back.
 const CALM_BATCHES: u32 = 256;
 
 /// The shortest time after which a window in which nothing retires is widened: a completion may be
 /// seen half of it late, as a reaper sleeps for that long.
 const PATIENCE_MIN: Duration = Duration::from_ms(1);
-/// That of a window of which no command was measured.
+/// Patience of a window of which no command was measured.
 const PATIENCE_UNMEASURED: Duration = Duration::from_ms(50);
 /// The longest: where commands have waited before, they count as long. Of commands that take a 16th
 /// of it, as many as a batch of 8 retire within it.

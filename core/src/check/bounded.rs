@@ -14,7 +14,7 @@ impl BoundedCheck {
         Self { capacity, most: 0 }
     }
 
-    /// The buffer holds so much now.
+    /// Checks the number of items that the buffer holds now.
     ///
     /// # Errors
     /// If that is more than its capacity.

@@ -32,7 +32,7 @@ pub enum Invariant {
     Hold,
     /// A wait returns when its command has retired or failed, with its outcome.
     Wait,
-    /// What may run and is submitted retires.
+    /// Every submitted command that may run retires.
     Wakeup,
     /// A queue that a runnable queue waits for may run.
     Inversion,
@@ -74,13 +74,13 @@ impl Invariant {
 /// An invariant that does not hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Violation {
-    /// Which.
+    /// Invariant that does not hold.
     pub invariant: Invariant,
-    /// What happened.
+    /// Description of the violation.
     pub what: &'static str,
     /// The command or count it is about.
     pub number: u64,
-    /// What was allowed or expected.
+    /// Value that was allowed or expected.
     pub expected: u64,
 }
 
@@ -93,7 +93,7 @@ impl fmt::Display for Violation {
 
 impl core::error::Error for Violation {}
 
-/// What a checker says.
+/// Result of a check.
 pub type Verdict = Result<(), Violation>;
 
 #[inline]

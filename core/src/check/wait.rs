@@ -19,14 +19,14 @@ pub struct WaitCheck {
 }
 
 impl WaitCheck {
-    /// What really happened: the command ended on the device.
+    /// Notes that the command ended on the device.
     #[inline]
     pub fn finished(&mut self, cmd: CmdId) {
         self.finished = self.finished.max(cmd.count());
     }
 
-    /// What really happened: commands from `from` up to, not including, `to` failed, or never got
-    /// to the device.
+    /// Notes that commands from `from` up to, not including, `to` failed, or never got to the
+    /// device.
     pub fn failed(&mut self, from: CmdId, to: CmdId, fault: Fault) {
         if self.failed.is_full()
             && let Some((_, end, _)) = self.failed.pop_front()

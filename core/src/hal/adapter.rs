@@ -1,4 +1,4 @@
-//! What code a backend has for which level, checked by the compiler.
+//! Step code of a backend for each level, checked by the compiler.
 
 use super::{ErrorType, HalError, StepDone, Steps};
 use crate::fault::Fault;
@@ -25,7 +25,7 @@ pub trait Preempt: ErrorType + Sized {
         Ok(None)
     }
 
-    /// Whether the hold steps that are in effect have stopped the queue; see [`Steps::is_quiet`].
+    /// Returns whether the hold steps in effect have stopped the queue; see [`Steps::is_quiet`].
     ///
     /// # Errors
     /// If the device cannot be asked.

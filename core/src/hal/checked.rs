@@ -10,7 +10,7 @@ use crate::id::CmdId;
 use crate::level::{Level, Step};
 use crate::queue::Retired;
 
-/// What the three halves of one hardware queue must agree on, shared between them, and the
+/// State that the three halves of one hardware queue must agree on, shared between them, and the
 /// violations found.
 ///
 /// [`Checked`] watches: launches go up; a fence covers nothing that was not launched; completions

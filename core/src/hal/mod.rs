@@ -1,4 +1,4 @@
-//! What a device backend implements, and wrappers that work on any backend.
+//! Traits that a device backend implements, and wrappers that work on any backend.
 //!
 //! A backend opens a hardware queue as three halves, because three threads touch it: the one that
 //! launches ([`Submit`]), the one that watches completions ([`Retire`]) and the one that preempts
@@ -54,7 +54,7 @@ use crate::time::Duration;
 ///
 /// `xsched::Error::Open` carries it to the program, as its source.
 pub trait HalError: core::error::Error + Send + Sync + 'static {
-    /// What it means for a command or a queue.
+    /// Returns the fault as commands and queues see it.
     fn kind(&self) -> Fault;
 }
 
@@ -96,7 +96,7 @@ pub enum LaunchMode {
 
 /// The half that launches.
 pub trait Submit: ErrorType {
-    /// What a command is to the backend.
+    /// Payload of a command, as the backend takes it.
     type Payload: ?Sized;
 
     /// Launches a command, with a fence behind it if its completion must be seen.
@@ -165,10 +165,10 @@ pub trait Submit: ErrorType {
         let _ = mode;
     }
 
-    /// Whether a burst is under way: behind the last command, which has no fence and was launched
-    /// by its caller in [`LaunchMode::Unattended`], threads launch more without commands for that.
-    /// The command ends with the burst, and the burst with the next command or fence. Who wraps a
-    /// half passes the answer on.
+    /// Returns whether a burst is under way: behind the last command, which has no fence and was
+    /// launched by its caller in [`LaunchMode::Unattended`], threads launch more without commands
+    /// for that. The command ends with the burst, and the burst with the next command or fence. Who
+    /// wraps a half passes the answer on.
     fn is_in_burst(&self) -> bool {
         false
     }
@@ -176,14 +176,15 @@ pub trait Submit: ErrorType {
     /// Ends a burst, as the queue is held. Who wraps a half passes it on.
     fn end_burst(&mut self) {}
 
-    /// Whether another scheduler than that of the queue, such as that of a node, has no use for
-    /// when the queue begins or ends to have work. Who wraps a half passes the answer on.
+    /// Returns whether another scheduler than that of the queue, such as that of a node, has no use
+    /// for when the queue begins or ends to have work. Who wraps a half passes the answer on.
     fn is_unattended(&self) -> bool {
         false
     }
 
-    /// Whether another scheduler than that of the queue, such as that of a node, holds what is in
-    /// flight, so that it cannot be expected to retire. Who wraps a half passes the answer on.
+    /// Returns whether another scheduler than that of the queue, such as that of a node, holds the
+    /// commands in flight, so that they cannot be expected to retire. Who wraps a half passes the
+    /// answer on.
     fn is_held(&self) -> bool {
         false
     }
@@ -243,7 +244,7 @@ pub enum Kept {
 pub struct Forecast {
     /// From now; zero if it is overdue.
     pub left: Duration,
-    /// For so long; zero if it is not.
+    /// Time since the report was due; zero if it is not overdue.
     pub overdue: Duration,
 }
 
@@ -276,8 +277,8 @@ pub trait Steps: ErrorType {
     /// If the step failed.
     fn poll_step(&mut self) -> Result<Option<StepDone>, Fault>;
 
-    /// Whether the hold steps that are in effect have stopped the queue: nothing of it runs, and
-    /// nothing that was launched or is launched now starts before a release step.
+    /// Returns whether the hold steps that are in effect have stopped the queue: nothing of it
+    /// runs, and nothing that was launched or is launched now starts before a release step.
     ///
     /// False while something runs or may still start, and while no hold step is in effect. `None`
     /// if the device cannot tell. True no longer counts when the device itself ends the hold, as
@@ -299,11 +300,11 @@ pub struct Halves<S, R, P> {
     pub retire: R,
     /// Preempts.
     pub preempt: P,
-    /// What this queue on this device allows now.
+    /// Capabilities of this queue on this device, now.
     pub caps: Caps,
 }
 
-/// What a device is, for records and lists.
+/// Description of a device, for records and lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeviceInfo {
     /// A short name.
@@ -418,7 +419,7 @@ pub trait Backend: ErrorType {
         config: Self::Config,
     ) -> Result<Halves<Self::Submit, Self::Retire, Self::Preempt>, Self::Error>;
 
-    /// Whether steps may wait for a [`Backend::commit`] after they were answered with
+    /// Returns whether steps may wait for a [`Backend::commit`] after they were answered with
     /// [`StepDone::Later`]. Must not change. If not, `commit` need not be called.
     fn stages(&self) -> bool {
         false
@@ -439,12 +440,12 @@ pub trait Backend: ErrorType {
         Ok(())
     }
 
-    /// What holds cost on the device, as far as that is known beforehand; `None` if it is not.
+    /// Returns the costs of holds on the device as far as known beforehand; `None` if unknown.
     fn cost(&self) -> Option<CostModel> {
         None
     }
 
-    /// What the device is.
+    /// Returns the description of the device.
     fn info(&self) -> DeviceInfo {
         DeviceInfo { name: "device", units: 0 }
     }

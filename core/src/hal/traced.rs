@@ -17,14 +17,14 @@ pub enum Call {
         cmd: CmdId,
         /// With a fence behind it.
         fence: bool,
-        /// Whether the device took it.
+        /// True if the device took the launch.
         ok: bool,
     },
     /// A fence on demand.
     Fence {
         /// The last command before it.
         upto: CmdId,
-        /// Whether the device took it.
+        /// True if the device took the fence.
         ok: bool,
     },
     /// A completion.
@@ -33,7 +33,7 @@ pub enum Call {
     Step {
         /// The step.
         step: Step,
-        /// Its answer.
+        /// Answer of the device.
         done: Result<StepDone, Fault>,
     },
 }

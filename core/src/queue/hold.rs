@@ -9,7 +9,8 @@ use crate::message::{HoldState, Order};
 use crate::store::Store;
 use crate::time::Instant;
 
-/// A failed `Restore` or `Reactivate` is tried so many times before the device counts as lost.
+/// Number of times that a failed `Restore` or `Reactivate` is tried before the device counts as
+/// lost.
 const RELEASE_TRIES: u8 = 3;
 
 /// The hold state of a queue: three wishes (the scheduler's, the user's, that of a scheduler above)
@@ -80,7 +81,7 @@ impl Hold {
         !is_wanted && self.device_is_free()
     }
 
-    /// What the scheduler and the user want.
+    /// Returns the highest level that the scheduler and the user want.
     fn wish(&self) -> Option<Level> {
         let ordered = if self.failed_open { None } else { self.ordered };
         ordered.max(self.suspended)
@@ -212,7 +213,7 @@ impl<R: Store<CommandSlot>> Queue<R> {
         self.hold.from_above = hold;
     }
 
-    /// What a scheduler above wants that no other process does.
+    /// Returns the level that a scheduler above wants and no other process does.
     fn wish_from_above(&self) -> Option<Level> {
         let interrupts = self.level.min(self.caps.level) >= Level::Interrupt;
         (self.hold.from_above && (interrupts || !self.caps.in_unit)).then_some(Level::Interrupt)

@@ -31,7 +31,7 @@ pub enum LaunchBlock {
 }
 
 impl<R: Store<CommandSlot>> Queue<R> {
-    /// Whether the next command may be launched now, and if not, why.
+    /// Returns whether the next command may be launched now, and if not, why.
     ///
     /// This is the launch rule, and the only one: the machine itself and its drivers go by it. A
     /// command that may be launched and needs no device (a cancelled one, say) passes the launch
@@ -69,7 +69,7 @@ impl<R: Store<CommandSlot>> Queue<R> {
         self.in_flight() < u64::from(self.window.threshold()) && has_device_room
     }
 
-    /// The device has room for so many more commands than were launched: see
+    /// Sets the number of commands that the device has room for beyond those launched: see
     /// [`Submit::room`](crate::hal::Submit::room). At first it has for all that the window allows.
     pub const fn set_room(&mut self, commands: u32) {
         self.room = self.cursor.saturating_add(commands as u64);
@@ -97,13 +97,13 @@ impl<R: Store<CommandSlot>> Queue<R> {
         self.is_unattended = is_unattended;
     }
 
-    /// Whether no scheduler waits for the queue to run out of work.
+    /// Returns whether no scheduler waits for the queue to run out of work.
     #[must_use]
     pub const fn is_unattended(&self) -> bool {
         self.is_unattended
     }
 
-    /// Whether threads may launch behind the last command without commands for that: see
+    /// Returns whether threads may launch behind the last command without commands for that: see
     /// [`Submit::is_in_burst`](crate::hal::Submit::is_in_burst).
     #[must_use]
     pub fn may_burst(&self) -> bool {
@@ -203,7 +203,7 @@ impl<R: Store<CommandSlot>> Queue<R> {
         Action::Launch { cmd, fence }
     }
 
-    /// Whether commands are on the device and none of their fences is still to come.
+    /// Returns whether commands are on the device and none of their fences is still to come.
     ///
     /// Nothing will be seen of them then, until [`Queue::poll_launch`] has a fence put.
     #[must_use]

@@ -61,14 +61,14 @@ impl Default for QueueConfig {
     }
 }
 
-/// What a driver must do now.
+/// Action that a driver must carry out now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Launch a command, with a completion fence behind it if `fence`.
     Launch {
         /// The command.
         cmd: CmdId,
-        /// Whether its completion must be seen.
+        /// True if the command's completion must be seen.
         fence: bool,
     },
     /// Put a completion fence behind the last launched command.
@@ -85,7 +85,7 @@ pub enum Action {
     },
 }
 
-/// What a driver saw on the device.
+/// Event that a driver saw on the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Signal {
     /// Commands have retired.
@@ -129,7 +129,7 @@ pub struct Retired {
 pub enum Outcome {
     /// All without an error.
     Ok,
-    /// Those from `from` on with an error.
+    /// Commands from `from` on ended with an error.
     Failed {
         /// The first that failed.
         from: CmdId,
@@ -416,7 +416,7 @@ impl<R: Store<CommandSlot>> Queue<R> {
         }
     }
 
-    /// What the driver must do now, or `None`. Call again until `None`.
+    /// Returns the driver's next action, or `None`. Call again until `None`.
     ///
     /// This is [`Queue::poll_step`], then [`Queue::poll_launch`].
     #[must_use]
@@ -506,7 +506,7 @@ impl<R: Store<CommandSlot>> Queue<R> {
         self.level.min(self.caps.level)
     }
 
-    /// What has become of a command.
+    /// Returns the status of a command.
     #[must_use]
     pub fn status(&self, cmd: CmdId) -> Status {
         let slots = self.ring.as_ref().len() as u64;
@@ -555,7 +555,7 @@ impl<R: Store<CommandSlot>> Queue<R> {
         self.cursor.saturating_sub(self.retired)
     }
 
-    /// Whether the ring has no free slot.
+    /// Returns whether the ring has no free slot.
     #[must_use]
     pub fn is_full(&self) -> bool {
         self.submitted - self.retired >= self.ring.as_ref().len() as u64
@@ -579,7 +579,7 @@ impl<R: Store<CommandSlot>> Queue<R> {
         self.waiting
     }
 
-    /// Whether the device is lost.
+    /// Returns whether the device is lost.
     #[must_use]
     pub const fn is_lost(&self) -> bool {
         self.lost

@@ -1,4 +1,4 @@
-//! What a queue remembers about one command.
+//! State that a queue keeps of one command.
 
 use super::Queue;
 use crate::fault::Fault;
@@ -12,7 +12,7 @@ pub struct CommandSlot {
     wait_queue: QueueId,
     wait_cmd: CmdId,
     kind: Kind,
-    /// Its completion was requested.
+    /// Set once the command's completion was requested.
     pub(crate) requested: bool,
     /// Nothing of it is, or will be, on the device; it retires when all before it have.
     pub(crate) settled: bool,
@@ -55,7 +55,7 @@ impl CommandSlot {
     }
 }
 
-/// What has become of a command.
+/// Status of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Status {
     /// Never submitted.
@@ -68,12 +68,12 @@ pub enum Status {
     Done,
     /// Failed, was cancelled or was dropped.
     Failed(Fault),
-    /// Retired, and so many commands have been submitted since that the outcome is forgotten.
+    /// Retired, and the ring has since reused the command's slot, so the outcome is forgotten.
     Forgotten,
 }
 
 impl Status {
-    /// Whether a wait for the command would return.
+    /// Returns whether a wait for the command would return.
     #[must_use]
     pub const fn is_final(self) -> bool {
         matches!(self, Self::Done | Self::Failed(_) | Self::Forgotten)

@@ -17,8 +17,7 @@ use crate::id::QueueId;
 use crate::level::Recovery;
 use crate::message::HoldState;
 
-/// More actions than any of these tests can need: a queue that asks for so many is going in
-/// circles.
+/// Actions that none of these tests can need: a queue that asks for as many is going in circles.
 const ACTIONS_MAX: usize = 1_000;
 
 /// A queue and the hands that drive it.

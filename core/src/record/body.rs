@@ -1,4 +1,4 @@
-//! What entries say, and their bytes.
+//! Contents of entries, and their bytes.
 
 use super::name::Name;
 use crate::cost::{CostModel, Reach};
@@ -9,7 +9,7 @@ use crate::message::{Cursor, ORDER_BYTES, Order, REPORT_BYTES, Report};
 use crate::scheduler::Attach;
 use crate::time::Duration;
 
-/// What an entry says. Those up to [`Body::Reconsider`] are what a scheduler was fed and what it
+/// Content of an entry. Those up to [`Body::Reconsider`] are what a scheduler was fed and what it
 /// answered, in the order in which that happened; the others describe the workload.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Body {
@@ -39,10 +39,10 @@ pub enum Body {
     Admit {
         /// The command that will wait.
         cmd: CmdId,
-        /// What for.
+        /// Event that the queue waits for.
         event: EventRef,
     },
-    /// What holds cost on a device.
+    /// Costs of holds on a device, as set.
     Cost {
         /// The device.
         device: DeviceId,
@@ -55,7 +55,7 @@ pub enum Body {
     Submit {
         /// The command.
         cmd: CmdId,
-        /// What it waits for.
+        /// Event that the command waits for.
         wait: Option<EventRef>,
     },
     /// A thread began to wait for a command.
@@ -78,7 +78,7 @@ pub enum Body {
     Queue(QueueNote),
     /// Program that the queue's process runs.
     Program(Name),
-    /// So many entries are missing here, since the writer could not keep up.
+    /// Loss of entries at this place, since the writer could not keep up.
     Gap {
         /// How many.
         lost: u64,
@@ -115,7 +115,7 @@ pub struct DeviceNote {
     pub device: DeviceId,
     /// Commands that it runs at once, if it runs one of each queue at a time; 0 if unknown.
     pub units: u32,
-    /// What it is.
+    /// Name of the device.
     pub name: Name,
 }
 

@@ -123,9 +123,9 @@ impl Header {
 pub struct Entry {
     /// When.
     pub at: Instant,
-    /// Which queue; all zero where it is about none.
+    /// Queue of the entry; all zero where it is about none.
     pub queue: QueueId,
-    /// What.
+    /// Content of the entry.
     pub body: Body,
 }
 

@@ -58,7 +58,7 @@ pub struct Recorded<P, S, T> {
     tape: Option<T>,
     /// A queue was attached, so that a record which starts now lacks what came of it.
     used: bool,
-    /// What the policy in charge was hinted, one of each kind.
+    /// Hints given to the policy in charge, one of each kind.
     hints: [Option<PolicyHint>; 5],
 }
 
@@ -111,7 +111,7 @@ impl<P: Policy, S: Storage, T: Tape> Recorded<P, S, T> {
         }
     }
 
-    /// What holds cost, where that has been said: it is known before the first queue is attached.
+    /// Records the costs of holds where they have been set: before the first queue is attached.
     fn note_costs(&mut self, now: Instant) {
         let Some(tape) = &mut self.tape else { return };
         let devices = self.scheduler.storage_mut().parts().devices;

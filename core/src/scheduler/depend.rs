@@ -33,7 +33,7 @@ impl<P: Policy> State<'_, P> {
         }
     }
 
-    /// Whether the event cannot come because the queue itself stands in its way.
+    /// Returns whether the event cannot come because the queue itself stands in its way.
     fn closes_circle(&mut self, index: usize, mut event: EventRef) -> bool {
         if self.queues[index].waiters == NONE && event.queue.index() != index {
             // No chain of waits comes back to a queue that no other one waits for.
@@ -56,8 +56,9 @@ impl<P: Policy> State<'_, P> {
         true
     }
 
-    /// Whether the command has yet to pass the launch point. What has passed it does not depend on
-    /// what its queue waits for now. (Exact for a queue that waits, since it has stopped there.)
+    /// Returns whether the command has yet to pass the launch point. What has passed it does not
+    /// depend on what its queue waits for now. (Exact for a queue that waits, since it has stopped
+    /// there.)
     fn needs_launch(&self, event: EventRef) -> bool {
         event.cmd.0 >= self.queues[event.queue.index()].info.report.launched
     }
@@ -286,8 +287,9 @@ impl<P: Policy> State<'_, P> {
         }
     }
 
-    /// Whether reaching `event` needs command `cmd` (or a later one) of `queue` first. Follows
-    /// every submitted wait until nothing new turns up; each pass settles at least one queue.
+    /// Returns whether reaching `event` needs command `cmd` (or a later one) of `queue` first.
+    /// Follows every submitted wait until nothing new turns up; each pass settles at least one
+    /// queue.
     fn reaches(&mut self, event: EventRef, queue: QueueId, cmd: CmdId) -> bool {
         self.queues[event.queue.index()].reach = event.cmd.count();
         let mut grew = true;

@@ -46,7 +46,8 @@ struct Slice {
 }
 
 impl Arrears {
-    /// Whether a slice says that a rank runs; `None` without one, and for rank 0, which never runs.
+    /// Returns whether a slice says that a rank runs; `None` without one, and for rank 0, which
+    /// never runs.
     pub(crate) fn runs(&self, rank: usize) -> Option<bool> {
         self.slice.filter(|_| rank > 0).map(|slice| rank < slice.below)
     }
@@ -58,7 +59,7 @@ impl Arrears {
     }
 }
 
-/// Whether a policy holds queues for those of higher priorities.
+/// Returns whether a policy holds queues for those of higher priorities.
 pub(super) fn is_by_priority(policy: &impl Policy) -> bool {
     matches!(policy.needs().may_hold, MayHold::Lower | MayHold::Peers)
 }

@@ -46,14 +46,14 @@ const CHANGED_MAX: usize = 64;
 /// Stall time at first: see [`Scheduler::hint_policy`].
 pub const STALL: Duration = Duration::from_ms(50);
 
-/// What the scheduler must know about a new queue.
+/// Information about a new queue that the scheduler must know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Attach {
     /// The device it is on.
     pub device: DeviceId,
     /// The process that owns it.
     pub process: ProcessId,
-    /// What users said about it.
+    /// Hints of users about the queue.
     pub hints: Hints,
     /// The level of its holds: exactly this one, or the highest to choose from.
     pub level: LevelChoice,
@@ -82,7 +82,7 @@ impl Default for Attach {
 pub enum SchedulerError {
     /// The table has no free slot; give it more storage.
     TableFull,
-    /// There is no such device in the device table.
+    /// Device that is not in the device table.
     UnknownDevice,
     /// The queue is not in the table (any more).
     UnknownQueue,
@@ -279,7 +279,7 @@ impl<P: Policy, S: Storage> Scheduler<P, S> {
         &self.policy
     }
 
-    /// Whether on each device all queues have the same priority.
+    /// Returns whether on each device all queues have the same priority.
     #[must_use]
     pub const fn are_priorities_equal(&self) -> bool {
         self.lists.devices_mixed == 0
@@ -309,8 +309,8 @@ impl<P: Policy, S: Storage> Scheduler<P, S> {
         Ok(())
     }
 
-    /// What holds cost on a device: what was said with [`Scheduler::set_cost`], corrected by how
-    /// long holds at Lv3 have taken and their ends. `None` for an unknown device.
+    /// Returns the costs of holds on a device: those set with [`Scheduler::set_cost`], corrected by
+    /// the measured durations of holds at Lv3 and of their ends. `None` for an unknown device.
     #[must_use]
     pub fn cost(&self, device: DeviceId) -> Option<CostModel> {
         let (_, devices) = self.storage.view();

@@ -87,7 +87,7 @@ pub struct Heap {
 
 #[cfg(feature = "alloc")]
 impl Heap {
-    /// Empty tables with so many slots.
+    /// Empty tables with places for `queues` queues, `devices` devices and `edges` edges.
     #[must_use]
     pub fn new(queues: usize, devices: usize, edges: usize) -> Self {
         Self {

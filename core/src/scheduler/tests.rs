@@ -38,7 +38,7 @@ policy_state! {
 pub(super) const EMPTY: Full = Full { first: 0, second: 0, third: 0, fourth: 0, last: 0 };
 pub(super) const FULL: Full = Full { first: 1, second: 2, third: 3, fourth: 4, last: 5 };
 
-/// What the puppet says the next time it is asked, and what it has seen.
+/// Answers of the puppet the next time it is asked, and what it has seen.
 #[derive(Debug, Default)]
 pub(super) struct Strings {
     pub(super) say: Vec<(QueueId, Verdict)>,
@@ -46,7 +46,7 @@ pub(super) struct Strings {
     pub(super) progress: Option<Duration>,
     /// The highest ready priority of a device is its floor.
     pub(super) hpf: bool,
-    /// What happened to which table slot.
+    /// Events, by the table slot of their queue.
     pub(super) events: Vec<(usize, Event)>,
     /// Queues named in the last question; `None` if it was about everything.
     pub(super) asked: Option<Vec<QueueId>>,
@@ -155,7 +155,7 @@ impl Rig {
         self.s.handle_report(self.now, queue, report).expect("a sensible report");
     }
 
-    /// The queue has taken so many more commands.
+    /// Reports that the queue has taken `n` more commands.
     pub(super) fn submit(&mut self, queue: QueueId, n: u64) {
         let now = self.now;
         self.report(queue, |r| {
@@ -232,7 +232,7 @@ impl Rig {
         self.s.reconsider_all();
     }
 
-    /// What the puppet has seen since the last call.
+    /// Takes the events that the puppet has seen since the last call.
     pub(super) fn events(&mut self) -> Vec<(usize, Event)> {
         core::mem::take(&mut self.puppet.0.borrow_mut().events)
     }

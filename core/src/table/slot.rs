@@ -20,33 +20,33 @@ pub(crate) const END: u32 = u32::MAX - 1;
 const RANKS: usize = 512;
 const WORDS: usize = RANKS / 64;
 
-/// What is known about a queue.
+/// Information about a queue, as policies see it.
 // In memory in this order, for the reason given at `QueueSlot`.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct QueueInfo {
-    /// Its id.
+    /// Number of the queue.
     pub id: QueueId,
     /// The process that owns it.
     pub process: ProcessId,
     /// The device it is on.
     pub device: DeviceId,
-    /// Whether it has work that it could run if it were let: something is submitted, no user hold
-    /// is in effect, and what it waits for (if anything) can itself make progress.
+    /// True if the queue has work that it could run if it were let: something is submitted, no user
+    /// hold is in effect, and what it waits for (if anything) can itself make progress.
     pub ready: bool,
-    /// Whether it may run now, by its own right or by inheritance.
+    /// True if the queue may run now, by its own right or by inheritance.
     pub running: bool,
-    /// What users said about it.
+    /// Hints of users about the queue.
     pub hints: Hints,
     /// The depth of the hold that is in effect, once acknowledged.
     pub held: Option<Level>,
-    /// It has held others and retired nothing for the stall time, so until it retires something it
-    /// is not ready, and runs.
+    /// True after the queue has held others and retired nothing for the stall time: until it
+    /// retires something it is not ready, and runs.
     pub passed_over: bool,
     // Here they cost nothing.
     pub(crate) context_permille: u16,
     pub(crate) threshold: u32,
-    /// Its latest report.
+    /// Latest report of the queue.
     pub report: Report,
 }
 
@@ -295,7 +295,7 @@ impl DeviceSlot {
         self.heads[rank]
     }
 
-    /// Whether all queues of the device have the same priority.
+    /// Returns whether all queues of the device have the same priority.
     pub(crate) fn has_one_rank(&self) -> bool {
         self.any.iter().map(|ranks| ranks.count_ones()).sum::<u32>() <= 1
     }

@@ -1,4 +1,4 @@
-//! What a policy remembers of each queue and each device.
+//! State that a policy keeps of each queue and each device.
 //!
 //! The table keeps [`QUEUE_WORDS`] words for each queue and [`DEVICE_WORDS`] for each device, which
 //! belong to the policy in charge. [`policy_state!`](crate::policy_state) declares a struct whose
@@ -121,12 +121,12 @@ impl<A: PolicyState, B: PolicyState> PolicyState for (A, B) {
     }
 }
 
-/// Where a field of so many bits goes that follows `at` bits: no field lies across two words.
+/// Place of a field of `bits` bits that follows `at` bits: no field lies across two words.
 const fn start(at: u32, bits: u32) -> u32 {
     if at % WORD + bits > WORD { at.next_multiple_of(WORD) } else { at }
 }
 
-/// Words for fields of so many bits each, in this order.
+/// Number of words for fields of these widths in bits, in this order.
 #[doc(hidden)]
 #[must_use]
 pub const fn words_for(fields: &[u32]) -> usize {
@@ -153,7 +153,7 @@ impl<'w> Fields<'w> {
         Self { words, at: 0 }
     }
 
-    /// The word of the next field of so many bits, and where the field begins in it.
+    /// Returns the word of the next field of `bits` bits, and where the field begins in it.
     #[inline]
     const fn next(&mut self, bits: u32) -> (&'w Cell<u64>, u32) {
         let at = start(self.at, bits);
@@ -175,7 +175,7 @@ impl<'w> Fields<'w> {
     }
 }
 
-/// So many ones.
+/// Mask of the lowest `bits` bits.
 const fn mask(bits: u32) -> u64 {
     u64::MAX >> (WORD - bits)
 }

@@ -1,4 +1,4 @@
-//! What a policy says about a queue.
+//! Decision of a policy about a queue.
 
 use crate::time::Duration;
 
@@ -25,7 +25,7 @@ impl Urgency {
     }
 }
 
-/// What a policy says about a queue.
+/// Decision of a policy about a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// The queue should run.

@@ -132,7 +132,7 @@ impl<'a> QueueTable<'a> {
         self.looked.get()
     }
 
-    /// What the policy remembers about a queue; `None` for a queue that is not in the table.
+    /// Returns the policy's state of a queue; `None` for a queue that is not in the table.
     ///
     /// All fields are zero when the queue is attached and when the policy changes. See
     /// [`policy_state!`](crate::policy_state).
@@ -141,7 +141,7 @@ impl<'a> QueueTable<'a> {
         self.slot(queue).map(|slot| StateCell::new(&slot.words))
     }
 
-    /// What the policy remembers about the queue at a place of the table, for policies that link
+    /// Returns the policy's state of the queue at a place of the table, for policies that link
     /// queues by their places (see [`QueueId::index`]); `None` beyond the end of the table.
     ///
     /// A place without a queue has a state as well. It is zeroed when a queue gets the place.
@@ -157,7 +157,7 @@ impl<'a> QueueTable<'a> {
         }
     }
 
-    /// What the policy remembers about a device; `None` for a device that does not exist.
+    /// Returns the policy's state of a device; `None` for a device that does not exist.
     ///
     /// All fields are zero at first and when the policy changes.
     #[must_use]
@@ -175,7 +175,7 @@ impl<'a> QueueTable<'a> {
         }
     }
 
-    /// What preemption costs on a device. All zero if it was not set.
+    /// Returns the costs of preemption on a device. All zero if they were not set.
     #[must_use]
     pub fn cost(&self, device: DeviceId) -> CostModel {
         self.devices.get(device.index()).map_or_else(CostModel::default, |slot| slot.cost)

@@ -1,4 +1,4 @@
-//! What goes wrong: commands, launches, devices, drivers.
+//! Faults: of commands, launches, devices, drivers.
 
 use super::*;
 

@@ -412,7 +412,7 @@ fn a_hold_from_above_is_as_deep_as_the_queue_can_and_ends_by_itself() {
     }
 }
 
-/// What the queue asks for in steps, each carried out. Launches are left alone.
+/// Carries out each step that the queue asks for, and lists them. Launches are left alone.
 fn all_steps(rig: &mut Rig) -> String {
     let mut steps = Vec::new();
     while let Some(Action::Step { step, seq }) = rig.queue.poll_step() {

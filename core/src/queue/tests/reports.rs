@@ -1,4 +1,4 @@
-//! What the scheduler and the user get to know: reports, statuses, counters, the ring.
+//! Information for the scheduler and the user: reports, statuses, counters, the ring.
 
 use proptest::prelude::*;
 

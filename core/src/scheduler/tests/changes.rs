@@ -1,5 +1,5 @@
-//! Which queues are ready, and which have changed since the policy was last asked, against the
-//! plainest account of both.
+//! Sets of queues that are ready, and that have changed since the policy was last asked, against
+//! the plainest account of both.
 
 use std::collections::BTreeSet;
 use std::vec;
@@ -24,7 +24,7 @@ enum Step {
     /// The first waits for the next command of the second.
     Wait(usize, usize),
     Hint(usize, i32),
-    /// That many queues at once.
+    /// Changes this number of queues at once.
     Burst(usize),
     ReconsiderAll,
     InvalidateAll,

@@ -5,7 +5,7 @@ use crate::hint::PolicyHint;
 
 const STEP: Duration = Duration::from_ms(1);
 
-/// What ran in a span of time.
+/// Work that ran in a span of time.
 #[derive(Debug, Default)]
 struct Ran {
     /// Steps of each queue.
