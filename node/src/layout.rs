@@ -49,7 +49,7 @@ pub struct PageHeader {
     /// The generation of the pages that the process holds directly when its work begins; 0 if it
     /// holds none.
     pub pages_below: AtomicU32,
-    /// Those of [`PageHeader::direct_holds`] that the scheduler has ended.
+    /// Number of [`PageHeader::direct_holds`] that the scheduler has ended.
     pub direct_holds_ended: AtomicU32,
     _scheduler: [AtomicU32; 7],
     /// Queues of the process that have work on the GPU.

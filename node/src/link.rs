@@ -448,7 +448,7 @@ impl Unit {
         }
     }
 
-    /// Commands have retired that used so much device time, in nanoseconds.
+    /// Notes that commands have retired that used `used_ns` nanoseconds of device time.
     pub fn note_retired(&self, commands: u64, used_ns: u64) {
         if let Some(load) = &*self.load() {
             load.page().header().count_retired(commands, used_ns);

@@ -81,8 +81,9 @@ impl SharedPage {
         Self::from_file(OpenOptions::new().read(true).write(true).open(path)?)
     }
 
-    /// Whether a descriptor is of a file in memory, which may be a page, and whose close waits for
-    /// no process. No other kind of file is asked anything, so that this does not wait either.
+    /// Returns whether a descriptor is of a file in memory, which may be a page, and whose close
+    /// waits for no process. No other kind of file is asked anything, so that this does not wait
+    /// either.
     #[must_use]
     pub fn is_in_memory(file: impl AsFd) -> bool {
         fcntl_get_seals(file).is_ok()

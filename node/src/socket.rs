@@ -32,7 +32,7 @@ impl SocketPath {
         Self(of_user.into_iter().chain(["/run/xsched/socket".into()]).collect())
     }
 
-    /// These paths, the preferred one first.
+    /// Takes several paths, the preferred one first.
     #[must_use]
     pub fn any_of(paths: impl IntoIterator<Item = PathBuf>) -> Self {
         Self(paths.into_iter().collect())
@@ -59,14 +59,14 @@ impl SocketPath {
 }
 
 impl From<PathBuf> for SocketPath {
-    /// This path alone.
+    /// Takes this path alone.
     fn from(path: PathBuf) -> Self {
         Self(vec![path])
     }
 }
 
 impl From<&Path> for SocketPath {
-    /// This path alone.
+    /// Takes this path alone.
     fn from(path: &Path) -> Self {
         Self(vec![path.to_owned()])
     }

@@ -62,7 +62,7 @@ fn bytes(item: &impl Serialize) -> usize {
     serde_json::to_vec(item).map_or(usize::MAX / 8, |text| text.len() + 1)
 }
 
-/// Keeps as many of the first as go into so many bytes. Answers how many they take.
+/// Keeps as many of the first items as go into `room` bytes. Answers how many bytes they take.
 fn keep<T: Serialize>(list: &mut Vec<T>, room: usize) -> usize {
     let mut used = 0;
     let fits = |item: &&T| {

@@ -33,7 +33,7 @@ static WATCH: Mutex<Watch> = Mutex::new(Watch { new: Vec::new(), pages: Vec::new
 
 type Look = Box<dyn FnMut(Instant) -> Option<Duration> + Send>;
 
-/// What the thread is to know.
+/// Words that the thread watches, and its way to answer.
 struct Watch {
     /// Looks that the thread has not taken yet.
     new: Vec<Look>,
@@ -163,7 +163,7 @@ fn sleep(seen: u32, words: &[Seen], at_most: Option<Duration>) {
     let _ = futex::wait(&WAKES, futex::Flags::PRIVATE, seen, time.as_ref());
 }
 
-/// Whether this system can sleep on several words.
+/// Returns whether this system can sleep on several words.
 fn sleep_on_all(seen: u32, words: &[Seen], at_most: Option<Duration>) -> bool {
     let wait = |word: *mut c_void, seen: u32, flags| {
         let mut wait = futex::Wait::new();

@@ -28,7 +28,7 @@ const FDS_MAX: usize = 2;
 /// would close those that find none on the receiver's thread.
 const FDS_RECEIVED_MAX: usize = 253;
 
-/// What a process asks of the daemon. All but [`Request::Hello`] come after that.
+/// Request of a process to the daemon. All but [`Request::Hello`] come after that.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "request", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Request {
@@ -36,14 +36,15 @@ pub enum Request {
     Hello {
         /// [`VERSION`].
         version: u32,
-        /// What the process calls itself; its first 64 characters count.
+        /// Name that the process gives itself; its first 64 characters count.
         name: String,
         /// The priority that it wants, −255 to 255.
         priority: i32,
         /// The share of each GPU that it wants, in percent, 0 to 100.
         share: Option<u8>,
-        /// Its gang, if it has one: 1 to 64 characters, none of them a control character. The
-        /// processes of a user and tenant with the same gang are held and released together.
+        /// Gang of the process, if it has one: 1 to 64 characters, none of them a control
+        /// character. The processes of a user and tenant with the same gang are held and released
+        /// together.
         #[serde(default)]
         gang: Option<String>,
     },
@@ -52,8 +53,8 @@ pub enum Request {
     Attach {
         /// The GPU: what tells it from others of the node, the same in every process.
         device: String,
-        /// It runs what several processes launch at the same time, and does not change between
-        /// them by time slices.
+        /// True if the process runs what several processes launch at the same time, and does not
+        /// change between them by time slices.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         side_by_side: bool,
     },
@@ -62,34 +63,34 @@ pub enum Request {
     PageBelow {
         /// The GPU.
         device: String,
-        /// Which of them, from 0 on.
+        /// Number of the page among them, from 0 on.
         at: u32,
     },
     /// Changes what the asker said of itself.
     Hints {
-        /// Its priority, −256 to 255.
+        /// Priority of the process, −256 to 255.
         priority: i32,
-        /// Its share of each GPU in percent, 0 to 100, if it has one.
+        /// Share of each GPU in percent, 0 to 100, if the process has one.
         share: Option<u8>,
     },
-    /// Who runs and who is held: the begin of that, if there is much.
+    /// Asks who runs and who is held: for the first part of that, if there is much.
     Status,
     /// More of that, from [`Status::next`] on.
     StatusFrom(Place),
     /// Puts another policy in charge. For administrators.
     Policy {
-        /// Its name.
+        /// Name of the policy.
         name: String,
     },
     /// Changes what is known of a process: one's own, or for administrators any.
     Set {
         /// The process.
         pid: i32,
-        /// Its priority, −255 to 255, if that is to change.
+        /// New priority, −255 to 255, if that is to change.
         priority: Option<i32>,
-        /// Its share in percent, 0 to 100, if that is to change.
+        /// New share in percent, 0 to 100, if that is to change.
         share: Option<u8>,
-        /// Whether it has the active window, for the policy `awf`, if that is to change.
+        /// True if the process has the active window, for the policy `awf`, if that is to change.
         active: Option<bool>,
     },
     /// Holds a process until it is released: one's own, or for administrators any.
@@ -111,7 +112,7 @@ pub enum Request {
     Reload,
     /// Takes no new processes from now on, or takes them again. For administrators.
     Drain {
-        /// They are taken again.
+        /// True if new processes are taken again.
         undo: bool,
     },
     /// Records what all processes do, until [`Request::EndRecord`] or the end of the connection.
@@ -128,12 +129,12 @@ pub enum Request {
     Grant(Grant),
     /// Ends a grant. For those who may grant.
     Revoke {
-        /// Its name.
+        /// Name of the grant.
         name: String,
     },
 }
 
-/// What the daemon answers.
+/// Answer of the daemon.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "answer", rename_all = "snake_case")]
 pub enum Answer {
@@ -168,7 +169,7 @@ pub enum Answer {
         /// Why, and what to do.
         why: String,
     },
-    /// Who runs and who is held.
+    /// List of who runs and who is held.
     Status(Status),
 }
 
@@ -176,7 +177,7 @@ pub enum Answer {
 /// fields may come at any time.
 pub const SCHEMA: u32 = 3;
 
-/// Who runs and who is held.
+/// List of who runs and who is held.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Status {
@@ -200,10 +201,10 @@ pub struct Status {
     /// Processes on GPUs that the daemon does not schedule, as far as the drivers list them and the
     /// asker may see them. At most 64.
     pub outsiders: Vec<Outsider>,
-    /// What cannot be said of `outsiders` and of [`ClientStatus::driver_permille`], and why: a line
-    /// for each.
+    /// Parts of `outsiders` and of [`ClientStatus::driver_permille`] that are unknown, and why: a
+    /// line for each.
     pub outsiders_unknown: Vec<String>,
-    /// What was changed by hand and is not as the configuration file or the process has it.
+    /// Settings changed by hand that are not as the configuration file or the process has them.
     #[serde(default)]
     pub changed: Vec<Changed>,
     /// Grants of root, for administrators: as many as a message has room for.
@@ -218,7 +219,7 @@ pub struct Status {
 pub struct Place {
     /// The connection of a process.
     pub connection: u64,
-    /// Which of its entries.
+    /// Number of the entry among those of the process.
     pub entry: u32,
 }
 
@@ -226,7 +227,7 @@ pub struct Place {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct GpuStatus {
-    /// What processes call it: its PCI id, in most cases.
+    /// Identifier that processes use for the GPU: its PCI id, in most cases.
     pub device: String,
     /// The driver's name for it; empty if that is not known.
     pub name: String,
@@ -245,7 +246,7 @@ pub struct GpuStatus {
 /// Something that was changed by hand.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Changed {
-    /// What: `policy`, `drain`, or of a process `priority`, `share`, `active` or `hold`.
+    /// Setting: `policy`, `drain`, or of a process `priority`, `share`, `active` or `hold`.
     pub what: String,
     /// The process, if it is about one.
     pub pid: Option<i32>,
@@ -263,11 +264,11 @@ pub struct Changed {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ClientStatus {
-    /// Its process number, as the daemon sees it; 0 where the daemon cannot.
+    /// Process number, as the daemon sees it; 0 where the daemon cannot.
     pub pid: i32,
-    /// Its user.
+    /// User of the process.
     pub uid: u32,
-    /// What it calls itself.
+    /// Name that the process gives itself.
     pub name: String,
     /// The GPU; empty if it has none yet.
     pub device: String,
@@ -276,9 +277,9 @@ pub struct ClientStatus {
     pub state: String,
     /// For how long that has been so, in milliseconds.
     pub since_ms: u64,
-    /// Its priority.
+    /// Priority of the process.
     pub priority: i32,
-    /// Its share in percent, if it has one.
+    /// Share in percent, if the process has one.
     pub share: Option<u8>,
     /// For how much of the last second it used the GPU, as `device_ms` counts: 0 to 1000.
     pub got_permille: u32,
@@ -311,7 +312,7 @@ pub struct ClientStatus {
     /// By the driver's accounting it has used clearly more of the GPU than it reported, for some
     /// seconds.
     pub is_understated: bool,
-    /// It has a lower class for that, as its tenant's configuration says.
+    /// Set while the process has a lower class for that, as its tenant's configuration says.
     pub is_lowered: bool,
     /// How often it held others directly, until the daemon had decided, as it says; from 0 again
     /// after the highest number.
@@ -325,12 +326,12 @@ pub struct ClientStatus {
     /// The GPU mostly waits for its host, which waits for nothing meanwhile, so that lower
     /// priorities may run beside it.
     pub host_bound: bool,
-    /// It is held by hand.
+    /// Set while the process is held by hand.
     pub held_by_hand: bool,
-    /// Its tenant.
+    /// Tenant of the process.
     #[serde(default)]
     pub tenant: String,
-    /// Its gang, if it has one.
+    /// Gang of the process, if it has one.
     pub gang: Option<String>,
 }
 
@@ -338,11 +339,11 @@ pub struct ClientStatus {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Outsider {
-    /// Its process number.
+    /// Process number.
     pub pid: u32,
-    /// Its user; `None` if that cannot be read.
+    /// User of the process; `None` if that cannot be read.
     pub uid: Option<u32>,
-    /// Its name, as the system has it; empty if that cannot be read.
+    /// Name of the process, as the system has it; empty if that cannot be read.
     pub name: String,
     /// The GPU.
     pub device: String,
@@ -353,14 +354,14 @@ pub struct Outsider {
     pub driver_permille: Option<u32>,
 }
 
-/// What goes wrong between a process and the daemon.
+/// Errors between a process and the daemon.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum NodeError {
     /// The socket.
     #[error("the socket: {0}; is xschedd running?")]
     Socket(#[from] io::Error),
-    /// This user may not connect.
+    /// User that may not connect.
     #[error(
         "this user may not connect to the socket; ask an administrator for the socket's group, or \
          for another mode of it"

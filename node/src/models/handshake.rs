@@ -33,7 +33,7 @@ impl Page {
     }
 }
 
-/// What counts in the end is whether a call is made still, and otherwise whether a hold is there.
+/// Checks that in the end no call is made, or else that a hold is there.
 fn call_beside(
     name: &'static str,
     ends: bool,
