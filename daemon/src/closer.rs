@@ -56,7 +56,8 @@ impl Closer {
         }
     }
 
-    /// Whether so many descriptors of a user wait that it gets no service.
+    /// Returns whether a user has the most descriptors waiting that may, so that it gets no
+    /// service.
     pub(crate) fn is_behind(&self, uid: u32) -> bool {
         self.0.get(&uid).is_some_and(|pending| lock(pending).count() >= PENDING_MAX)
     }

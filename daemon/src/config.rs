@@ -35,7 +35,7 @@ pub const FLOOR_PERMILLE: u16 = 50;
 /// The largest file that is read, in bytes.
 const BYTES_MAX: u64 = 1 << 20;
 
-/// What a configuration file says.
+/// Contents of a configuration file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Config {
@@ -45,7 +45,7 @@ pub struct Config {
     pub policy: PolicyChoice,
     /// Users and groups that are administrators beside root and the user that the daemon runs as.
     pub admins: Admins,
-    /// What the daemon takes.
+    /// Number of connections that the daemon takes.
     pub limits: Limits,
     /// Time for which the daemon polls for events after one, 0 to a second. A thread that sleeps
     /// takes some 20 to 300 µs to wake in a virtual machine, and one that polls takes a processor.
@@ -69,9 +69,9 @@ pub struct Config {
 pub struct Socket {
     /// Where it is.
     pub path: Option<PathBuf>,
-    /// Its mode.
+    /// Mode of the socket's file.
     pub mode: Option<u32>,
-    /// Its group.
+    /// Group of the socket's file.
     pub gid: Option<u32>,
 }
 
@@ -86,7 +86,7 @@ impl Socket {
 /// A policy and how it is set up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PolicyChoice {
-    /// Its short name.
+    /// Short name of the policy.
     pub name: String,
     /// Hints for it.
     pub hints: Vec<PolicyHint>,
@@ -170,12 +170,12 @@ pub struct Admins {
     pub gids: Vec<u32>,
 }
 
-/// What the daemon takes.
+/// Number of connections that the daemon takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Connections, 1 to 4,096.
     pub clients: u32,
-    /// Those of one user, 1 to 4,096.
+    /// Connections of one user, 1 to 4,096.
     pub clients_of_user: u32,
 }
 
@@ -186,7 +186,7 @@ impl Default for Limits {
 }
 
 impl Default for Config {
-    /// What counts without a file.
+    /// Settings that hold without a file.
     fn default() -> Self {
         Self {
             socket: Socket::default(),
@@ -213,7 +213,7 @@ fn line_breaks(bytes: &[u8]) -> usize {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConfigError {
-    /// It cannot be read.
+    /// File that cannot be read.
     #[error("cannot read {}: {source}", path.display())]
     Read {
         /// The file.
@@ -228,10 +228,10 @@ pub enum ConfigError {
         path: PathBuf,
         /// The line, from 1.
         line: usize,
-        /// What is wrong, and what to do.
+        /// Description of the error, and of what to do.
         what: String,
     },
-    /// It says something that a daemon cannot change while it runs.
+    /// Setting that a daemon cannot change while it runs.
     #[error(
         "{}: the socket is {}, and a daemon cannot move it while it runs; restart it",
         path.display(), socket.display()
@@ -313,8 +313,8 @@ impl Config {
         Tuning { spin, spin_percent, fill_pauses: policy.fill_pauses, gang_claim }
     }
 
-    /// Whether a process of this tenant is an administrator: not one that goes by its cgroup or by
-    /// a grant, where it may be root in a container or a job.
+    /// Returns whether a process of this tenant is an administrator: not one that goes by its
+    /// cgroup or by a grant, where it may be root in a container or a job.
     #[must_use]
     pub fn is_admin(&self, who: &Who, tenant: &Tenant, own_uid: u32) -> bool {
         let by_cgroup = self.tenants.iter().any(|tenant| tenant.cgroup.is_some());
@@ -346,8 +346,8 @@ pub struct Source {
 }
 
 impl Source {
-    /// What counts: the file, and the command line before it. Only a file that is not found counts
-    /// as absent.
+    /// Reads the settings in effect: of the file, and before it of the command line. Only a file
+    /// that is not found counts as absent.
     ///
     /// # Errors
     /// [`ConfigError`].

@@ -61,9 +61,9 @@ struct Peer {
     /// Readable once the process has ended, though a child of it may have the connection; `None`
     /// where the daemon cannot see the process.
     process: Option<OwnedFd>,
-    /// It has said what it is.
+    /// Set once the process has said what it is.
     is_known: bool,
-    /// It has begun a record.
+    /// Set once the connection has begun a record.
     is_recorder: bool,
     pages: Pages,
     gang: Option<String>,
@@ -74,7 +74,7 @@ const ENDED: u64 = 1 << 63;
 /// Set in the number of an event that a user's connections have something to say.
 const USER: u64 = 1 << 62;
 
-/// What the thread of the connections has.
+/// State of the thread of the connections.
 #[derive(Debug)]
 pub(crate) struct Control {
     listener: OwnedFd,
@@ -104,7 +104,7 @@ pub(crate) struct Control {
     source: Source,
     /// Where the socket is.
     socket: PathBuf,
-    /// That of a socket of the daemon's own, with the mode of the configuration.
+    /// Path of a socket of the daemon's own, with the mode of the configuration.
     path: Option<Arc<BoundPath>>,
     /// The policy is not the file's, by this user.
     policy_by: Option<ChangedBy>,

@@ -22,7 +22,7 @@ pub enum ListenError {
     /// Another process listens there, or is about to.
     #[error("another process listens there; stop it, or choose another path")]
     Taken,
-    /// There is something else.
+    /// File of another kind at the path.
     #[error("there is a file that is no socket, and it stays; choose another path")]
     NotASocket,
     /// Others could replace the socket.

@@ -1,4 +1,4 @@
-//! Whether both threads of the daemon are at work.
+//! Answers whether both threads of the daemon are at work.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use crate::waker::new_eventfd;
 
-/// What the daemon says of itself in short.
+/// State of the daemon in short.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Summary {
@@ -53,7 +53,7 @@ impl Pulse {
         self.busy_since_ms.store(0, Ordering::Relaxed);
     }
 
-    /// Whether the thread has been at one event for too long.
+    /// Returns whether the thread has been at one event for too long.
     pub(crate) fn is_stuck(&self) -> bool {
         let since_ms = self.busy_since_ms.load(Ordering::Relaxed);
         let busy_ms = self.now_ms().saturating_sub(since_ms);
@@ -85,7 +85,7 @@ pub(crate) struct Check {
     answers: Receiver<Summary>,
 }
 
-/// What the thread of the connections has to answer a [`Check`].
+/// Values with which the thread of the connections answers a [`Check`].
 #[derive(Debug)]
 pub(crate) struct Checked {
     wake: Arc<OwnedFd>,

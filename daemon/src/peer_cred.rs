@@ -1,4 +1,4 @@
-//! Who is at the other end of a connection, from what the kernel says alone.
+//! Process at the other end of a connection, from what the kernel says alone.
 
 use std::fs;
 use std::io;
@@ -33,8 +33,8 @@ fn opened(pid: Pid) -> io::Result<Option<OwnedFd>> {
     seen(pidfd_open(pid, PidfdFlags::empty()).map_err(io::Error::from))
 }
 
-/// Who a process is. What is read of a process number counts only if that still belongs to the
-/// process afterwards.
+/// Reads who a process is. What is read of a process number counts only if that still belongs to
+/// the process afterwards.
 ///
 /// # Errors
 /// As [`process_of`].
@@ -57,8 +57,8 @@ pub(crate) fn checked(process: &OwnedFd) -> io::Result<()> {
     if is_alive(process.as_fd()) { Ok(()) } else { Err(Errno::SRCH.into()) }
 }
 
-/// What the daemon may not see is `None`. That it has gone, or that there is no room for it, is an
-/// error.
+/// Turns what the daemon may not see into `None`. That the process has gone, or that there is no
+/// room for it, is an error.
 pub(crate) fn seen<T>(found: io::Result<T>) -> io::Result<Option<T>> {
     let is_refused = |error: &io::Error| {
         let errno = error.raw_os_error().map(Errno::from_raw_os_error);

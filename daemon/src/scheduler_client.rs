@@ -11,7 +11,7 @@ use crate::waker::Waker;
 /// Time for which the scheduler's thread is waited for.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// What the thread of the connections counts.
+/// Counters of the thread of the connections.
 #[derive(Debug, Default)]
 pub(crate) struct Counts {
     connections: AtomicU64,
@@ -19,7 +19,7 @@ pub(crate) struct Counts {
 }
 
 impl Counts {
-    /// So many are connected now.
+    /// Sets the number of connections now.
     pub(crate) fn note_connections(&self, connections: usize) {
         self.connections.store(connections as u64, Ordering::Relaxed);
     }
@@ -90,7 +90,7 @@ impl SchedulerClient {
         answered.recv_timeout(ANSWER_TIMEOUT).ok()
     }
 
-    /// What metrics say; `None` if it does not answer.
+    /// Returns the figures of metrics; `None` if the thread does not answer.
     pub(crate) fn figures(&self) -> Option<Box<Figures>> {
         self.ask(|answer| Op::Figures { answer })
     }

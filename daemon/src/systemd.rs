@@ -23,13 +23,13 @@ const PER_WATCHDOG: u32 = 3;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SystemdError {
-    /// There is not one socket.
+    /// Number of sockets other than one.
     #[error(
         "systemd hands over `{0}` sockets, and xschedd takes one: xschedd.socket needs one \
          ListenSequentialPacket= and nothing else that listens"
     )]
     Number(String),
-    /// It is of another kind.
+    /// Socket of another kind.
     #[error(
         "what systemd hands over is no Unix socket for sequenced packets that listens ({0}): \
          xschedd.socket needs ListenSequentialPacket= and Accept=no"
@@ -73,7 +73,7 @@ pub fn listener() -> Result<Option<(OwnedFd, PathBuf)>, SystemdError> {
     Ok(Some((socket, std::ffi::OsString::from_vec(path).into())))
 }
 
-/// What the daemon says to systemd.
+/// Notifications of the daemon to systemd.
 #[derive(Debug)]
 pub struct Service {
     is_there: bool,

@@ -10,15 +10,15 @@ use xsched_node::GATES_PER_PAGE;
 /// The name of the tenant of those that no other fits.
 pub const DEFAULT: &str = "default";
 
-/// What is known of a process from its connection, which it cannot choose itself.
+/// Facts about a process from its connection, which it cannot choose itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Who {
-    /// Its user.
+    /// User of the process.
     pub uid: u32,
-    /// Its groups.
+    /// Groups of the process.
     pub gids: Vec<u32>,
-    /// Its cgroups, from the root of their hierarchies: one for each hierarchy. Empty if the daemon
-    /// cannot see them.
+    /// Cgroups of the process, from the root of their hierarchies: one for each hierarchy. Empty if
+    /// the daemon cannot see them.
     pub cgroups: Vec<String>,
 }
 
@@ -35,17 +35,17 @@ pub enum Sees {
     All,
 }
 
-/// What follows when a process of a tenant uses a GPU past the daemon: one that the daemon does not
+/// Consequence when a process of a tenant uses a GPU past the daemon: one that the daemon does not
 /// know, or that uses clearly more than it reports, by the driver's lists.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Unreported {
-    /// It is shown, and nothing else.
+    /// The process is shown, and nothing else.
     #[default]
     Nothing,
     /// The daemon's log says so, once for each process.
     Warning,
-    /// That, and a process that the daemon knows has at most the priority of `batch`, −100, until
+    /// As `Warning`, and a process that the daemon knows has at most the priority of `batch`, −100,
     /// a minute has passed without it.
     Lower,
 }
@@ -53,7 +53,7 @@ pub enum Unreported {
 /// Users or cgroups, and what their processes may have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tenant {
-    /// Its name.
+    /// Name of the tenant.
     pub name: String,
     /// Only processes of this user belong to it.
     pub uid: Option<u32>,
@@ -75,7 +75,7 @@ pub struct Tenant {
     pub queues_max: Option<u32>,
     /// Whom its processes see.
     pub sees: Sees,
-    /// What follows when they use a GPU past the daemon.
+    /// Consequence when they use a GPU past the daemon.
     pub unreported: Unreported,
     /// Gang of a process that names none.
     pub gang: Option<String>,
@@ -112,7 +112,7 @@ const GLOB: MatchOptions = MatchOptions {
 };
 
 impl Tenant {
-    /// Whether a process belongs to it, if it belongs to none before it.
+    /// Returns whether a process belongs to the tenant, if it belongs to none before it.
     #[must_use]
     pub fn fits(&self, who: &Who) -> bool {
         let in_cgroup =
@@ -122,14 +122,14 @@ impl Tenant {
             && self.cgroup.as_ref().is_none_or(in_cgroup)
     }
 
-    /// Whether it fits every process.
+    /// Returns whether the tenant fits every process.
     #[must_use]
     pub const fn fits_all(&self) -> bool {
         self.uid.is_none() && self.gid.is_none() && self.cgroup.is_none()
     }
 
-    /// Whether its processes go by their cgroup or by a grant, so that one of root may be in a
-    /// container or a job, and does not administer the daemon.
+    /// Returns whether the tenant's processes go by their cgroup or by a grant, so that one of root
+    /// may be in a container or a job, and does not administer the daemon.
     #[must_use]
     pub const fn is_confined(&self) -> bool {
         self.cgroup.is_some() || self.is_granted
@@ -141,8 +141,8 @@ impl Tenant {
             .map_or(max, |queues| (queues as usize).div_ceil(GATES_PER_PAGE).clamp(1, max))
     }
 
-    /// What a process of this tenant gets if it asks for this: no more than it may have. A priority
-    /// of 0 is what a process has that asks for none.
+    /// Returns the hints that a process of this tenant gets if it asks for `hints`: no more than it
+    /// may have. A priority of 0 is what a process has that asks for none.
     pub(crate) fn granted(&self, mut hints: Hints) -> Hints {
         if hints.priority == Priority::DEFAULT {
             hints.priority = self.priority.unwrap_or_default();
@@ -198,7 +198,7 @@ pub fn tenant_of(tenants: &[Arc<Tenant>], who: &Who) -> Arc<Tenant> {
     tenants.iter().find(|tenant| tenant.fits(who)).cloned().unwrap_or_default()
 }
 
-/// What a process counts that asks for this share, in percent: one that asks for none has 1 %.
+/// Returns the share that counts for a process that asks for this one: 1 % if it asks for none.
 pub(crate) fn counted(share: Option<u8>) -> u32 {
     share.unwrap_or(1).into()
 }
@@ -222,9 +222,9 @@ pub(crate) fn scaled(share: Option<u8>, sum: u32, max: Option<u8>) -> Option<u8>
 /// A process, as far as rights go by it.
 #[derive(Clone, Debug)]
 pub struct Party {
-    /// Who it is.
+    /// Facts about the process from its connection.
     pub who: Arc<Who>,
-    /// Its tenant.
+    /// Tenant of the process.
     pub tenant: Arc<Tenant>,
 }
 
@@ -236,12 +236,12 @@ impl Party {
     }
 }
 
-/// Who asks for something.
+/// Process that asks for something.
 #[derive(Clone)]
 pub struct Asker {
     /// The process.
     pub party: Party,
-    /// It may see and change everything.
+    /// True if the process may see and change everything.
     pub is_admin: bool,
 }
 
@@ -253,7 +253,7 @@ impl fmt::Debug for Asker {
 }
 
 impl Asker {
-    /// Whether it sees a process.
+    /// Returns whether the asker sees a process.
     #[must_use]
     pub fn may_see(&self, other: &Party) -> bool {
         let in_tenant = || self.party.tenant.name == other.tenant.name;
@@ -265,7 +265,7 @@ impl Asker {
             }
     }
 
-    /// Whether it may change a process.
+    /// Returns whether the asker may change a process.
     #[must_use]
     pub fn may_change(&self, other: &Party) -> bool {
         self.is_admin || self.party.owns(other)

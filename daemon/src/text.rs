@@ -23,12 +23,12 @@ pub(crate) fn cleaned(name: &str) -> String {
     name.chars().filter(|c| is_shown(*c)).take(NAME_MAX).collect()
 }
 
-/// Whether this may be the name of a GPU.
+/// Returns whether a text may be the name of a GPU.
 pub(crate) fn is_name_of_device(name: &str) -> bool {
     (1..=DEVICE_MAX).contains(&name.len()) && name.bytes().all(|byte| byte.is_ascii_graphic())
 }
 
-/// Whether this may be the name of a gang.
+/// Returns whether a text may be the name of a gang.
 pub(crate) fn is_name_of_gang(name: &str) -> bool {
     !name.is_empty() && name.len() <= 4 * NAME_MAX && cleaned(name) == name
 }

@@ -1,4 +1,4 @@
-//! What each user has of the daemon, and how much that may be, so that the daemon can serve the
+//! Resources that each user has of the daemon, and their limits, so that the daemon can serve the
 //! others as well. What a tenant may have of the GPUs is in [`tenant`](crate::tenant).
 
 use std::collections::BTreeMap;
@@ -67,7 +67,7 @@ impl User {
         Ok(())
     }
 
-    /// Whether a connection may have one more page, for this GPU.
+    /// Returns whether a connection may have one more page, for this GPU.
     pub(crate) fn may_attach(
         &self,
         pages_of_all: usize,

@@ -30,7 +30,7 @@ fn the_example_is_a_configuration() {
     assert_eq!(config.tenants[2].priority, Priority::new(-100).ok());
 }
 
-/// What is commented out can be said as it stands there.
+/// Checks that what is commented out can be said as it stands there.
 #[test]
 fn the_keys_that_the_example_leaves_out_are_known() {
     let mut tried = 0;

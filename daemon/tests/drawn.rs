@@ -94,7 +94,7 @@ impl Observed {
         Self { link, _unit: unit, page, priority }
     }
 
-    /// What it is to be told beside another one, with this limit of both.
+    /// Rank that the process is to be told beside another one, with this limit of both.
     fn expected(&self, other: &Self, priority_max: i32) -> NodeRank {
         match self.priority.min(priority_max).cmp(&other.priority.min(priority_max)) {
             std::cmp::Ordering::Less => NodeRank::Outranked,
@@ -359,7 +359,7 @@ impl Rig {
         assert!(idle <= Duration::from_millis(50), "{idle:?} of 500 ms with nothing happening");
     }
 
-    /// It ends, and takes no socket with it but its own.
+    /// Ends the daemon, which takes no socket with it but its own.
     fn end(mut self) {
         let other = self.rng.chance(500).then(|| {
             fs::remove_file(&self.socket).expect("it is there");

@@ -216,7 +216,7 @@ fn a_number_that_is_written_in_halves_says_no_more_than_can_be() {
     });
 }
 
-/// It has the same open file as the daemon: a read by the daemon could wait for ever.
+/// Process that has the same open file as the daemon: a read by the daemon could wait for ever.
 #[test]
 fn a_doorbell_that_blocks_and_is_emptied_stops_no_other() {
     // One of its own, which the end of this test does not wait for.

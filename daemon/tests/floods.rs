@@ -43,7 +43,7 @@ fn ten_thousand_connections_one_after_the_other() {
     honest.is_scheduled(&node.socket);
 }
 
-/// Those that the daemon refuses stay open at this end. The daemon is in this process, and has
+/// Keeps those that the daemon refuses open at this end. The daemon is in this process, and has
 /// three file descriptors for each that it takes.
 #[test]
 fn ten_thousand_connections_at_the_same_time() {

@@ -166,7 +166,7 @@ fn a_daemon_that_ends_opens_all_gates_and_a_second_one_is_refused() {
     assert!(!node.socket.exists());
 }
 
-/// What a process says of who it is counts for nothing.
+/// Checks that what a process says of who it is counts for nothing.
 #[test]
 fn ids_that_a_process_makes_up_do_not_count() {
     let node = Node::new();

@@ -13,7 +13,7 @@ use node::{Node, attach, daemon_process, join, processor_time, refusal, wait};
 /// Connections of the user; with less, a slow daemon is not told from a fast one.
 const CROWD: usize = 1_500;
 
-/// Lets this process and its children open so many files. False if that is not allowed.
+/// Lets this process and its children open `files` files. False if that is not allowed.
 fn may_open(files: u64) -> bool {
     let limit = getrlimit(Resource::Nofile);
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });

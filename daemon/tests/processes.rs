@@ -49,7 +49,7 @@ fn works(socket: &Path) -> Wire {
     wire
 }
 
-/// The same, and another process has its connection after it.
+/// Works as `works` does, and another process has its connection after it.
 fn leaves_an_heir(socket: &Path) {
     let wire = works(socket);
     let connection: OwnedFd = wire.as_fd().try_clone_to_owned().expect("a descriptor");
@@ -150,7 +150,7 @@ fn started_as(pid: u32, socket: &Path) -> Option<Killed> {
     None
 }
 
-/// What was said of a process number counts for the process that had it then.
+/// Checks that what was said of a process number counts for the process that had it then.
 #[test]
 fn a_process_has_nothing_of_the_one_that_had_its_number() {
     let node = Node::new();

@@ -101,7 +101,7 @@ impl Manager {
         }
     }
 
-    /// Whether a message that begins like this comes within a time.
+    /// Returns whether a message that begins like this comes within a time.
     fn comes(&self, start: &str, time: Duration) -> bool {
         let end = Instant::now() + time;
         let mut found = false;

@@ -251,7 +251,7 @@ fn limits_hold_after_a_reload_also_for_what_was_set_by_hand() {
     assert_eq!((client.priority, client.share, &*client.tenant), (60, Some(80), "rest"));
 }
 
-/// This process's cgroup, as its tenant: by that, it is no administrator.
+/// Configures this process's cgroup as its tenant: by that, it is no administrator.
 fn confined(keys: &str) -> String {
     let text = fs::read_to_string("/proc/self/cgroup").expect("the cgroup");
     let path = text.lines().next().and_then(|line| line.splitn(3, ':').nth(2)).expect("a path");

@@ -9,7 +9,7 @@ const FOLDERS: [(&str, &[&str]); 2] = [("", &["--system"]), ("user", &["--user"]
 /// The exposure that the service for all users may have, in tenths of 10. It has 0.5.
 const EXPOSURE_MAX: u8 = 10;
 
-/// Whether systemd is installed; says so if not.
+/// Returns whether systemd is installed; says so if not.
 fn can_check() -> bool {
     let version = Command::new("systemd-analyze").arg("--version").stdout(Stdio::null()).status();
     let is_here = version.is_ok_and(|status| status.success());

@@ -1,4 +1,4 @@
-//! What the daemon tells: metrics, what runs past it, and long statuses.
+//! Information that the daemon gives: metrics, what runs past it, and long statuses.
 
 use std::collections::BTreeSet;
 use std::fs;

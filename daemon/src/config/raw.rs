@@ -20,7 +20,7 @@ use super::{Admins, CLIENTS_MAX, Config, Limits, PolicyChoice, Socket};
 use crate::metrics::Place;
 use crate::tenant::{DEFAULT, Sees, Tenant, Unreported};
 
-/// What is wrong, and the byte where.
+/// Description of an error in the text, and its byte.
 pub(super) struct Wrong {
     pub(super) at: usize,
     pub(super) what: String,

@@ -58,8 +58,8 @@ impl Control {
         accept_with(&self.listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK)
     }
 
-    /// There is no file descriptor for the next connection. Tells it so with the spare one. False
-    /// if that is not possible.
+    /// Refuses the next connection with the spare file descriptor, as there is no other. False if
+    /// that is not possible.
     fn refuse_one(&mut self) -> bool {
         self.spare = None;
         let refused = self.accept_one().map(|socket| {

@@ -50,7 +50,7 @@ pub enum DaemonError {
         /// Why.
         source: ListenError,
     },
-    /// There is a daemon at this socket.
+    /// Daemon that runs at this socket already.
     #[error("another daemon listens at {}; stop it, or choose another socket", .0.display())]
     Running(PathBuf),
     /// Scrapes for metrics cannot be answered.
@@ -239,7 +239,7 @@ impl Daemon {
         answered.recv().map_err(|error| ended(error.to_string()))?
     }
 
-    /// What the daemon says of itself; `None` if one of its threads does not answer in time.
+    /// Returns the daemon's state in short; `None` if one of its threads does not answer in time.
     #[must_use]
     pub fn check(&self, patience: Duration) -> Option<Summary> {
         self.check.ask(patience)

@@ -112,7 +112,7 @@ impl Control {
         }
     }
 
-    /// Whether it is a process of root, or of the only user that this daemon serves.
+    /// Returns whether the asker is a process of root, or of the only user that this daemon serves.
     fn is_granter(&self, asker: &Asker) -> bool {
         let own_uid = rustix::process::geteuid().as_raw();
         asker.party.who.uid == 0 || (!self.is_open && asker.party.who.uid == own_uid)

@@ -1,4 +1,4 @@
-//! What administrators ask for: other settings, and no new processes.
+//! Requests of administrators: other settings, and no new processes.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -24,8 +24,8 @@ impl Control {
         Asker { party: party.clone(), is_admin }
     }
 
-    /// What the asker may see, from a place on. Only the first part says what is not about a
-    /// process of the daemon.
+    /// Returns the status from a place on, as far as the asker may see it. Only the first part has
+    /// what is not about a process of the daemon.
     pub(super) fn status(&mut self, asker: Asker, from: Option<Place>) -> Result<Status, String> {
         let op = |answer| Op::Status { asker: asker.clone(), from, answer };
         let Part { head, seen, mut entries, next } = self.ask(op)?;
@@ -52,7 +52,7 @@ impl Control {
         Ok(status)
     }
 
-    /// What was changed by hand of the daemon itself.
+    /// Returns the settings of the daemon itself that were changed by hand.
     fn changed(&self, status: &Status) -> Vec<Changed> {
         let file = self.config.policy.name.clone();
         let policy = self.policy_by.filter(|_| file != status.policy);

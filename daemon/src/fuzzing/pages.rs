@@ -1,4 +1,4 @@
-//! What processes write into their pages.
+//! Contents that processes write into their pages.
 
 use std::fs::File;
 use std::os::fd::AsFd;
@@ -27,7 +27,7 @@ const STEPS_MAX: usize = 200;
 struct Rig {
     driver: TestDriver,
     honest: Vec<SharedPage>,
-    /// What the honest process wrote.
+    /// Values that the honest process wrote.
     wrote: [u64; 3],
     last: SharedPage,
     /// The honest ones that have woken the daemon since the last turn.

@@ -1,4 +1,4 @@
-//! What processes send.
+//! Messages that processes send.
 
 use std::fs::File;
 use std::io::IoSlice;

@@ -41,7 +41,7 @@ impl Cgroup {
         Ok(Self { folder: folder.into(), hierarchy, path, device, inode })
     }
 
-    /// Whether it is still there, and not another one of the same name.
+    /// Returns whether the cgroup is still there, and not another one of the same name.
     pub(super) fn is_there(&self) -> io::Result<bool> {
         match fs::symlink_metadata(&self.folder) {
             Ok(about) => Ok((about.dev(), about.ino()) == (self.device, self.inode)),
@@ -50,7 +50,7 @@ impl Cgroup {
         }
     }
 
-    /// Whether a process with these cgroups is in it or below it.
+    /// Returns whether a process with these cgroups is in this one or below it.
     pub(super) fn has(&self, cgroups: &[(String, String)]) -> bool {
         cgroups
             .iter()
@@ -82,7 +82,7 @@ fn folders_in(mounts: &str, of_process: &str) -> Vec<PathBuf> {
     hierarchies(of_process).into_iter().filter_map(folder).collect()
 }
 
-/// Whether a path is another one or below it.
+/// Returns whether a path is another one or below it.
 pub(super) fn is_within(path: &str, outer: &str) -> bool {
     path.strip_prefix(outer).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
@@ -148,7 +148,7 @@ impl<'a> Mount<'a> {
         Some(Self { root, point, kind, options: about.nth(1)? })
     }
 
-    /// Whether it is the hierarchy of version 1 with these controllers.
+    /// Returns whether this is the hierarchy of version 1 with these controllers.
     fn has(&self, controllers: &str) -> bool {
         let is_there = |one: &str| self.options.split(',').any(|option| option == one);
         !controllers.is_empty() && controllers.split(',').all(is_there)

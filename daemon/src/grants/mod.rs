@@ -32,16 +32,16 @@ const GRANTS_MAX: usize = CLIENTS_MAX as usize;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum GrantError {
-    /// Its name is none.
+    /// Name that a grant cannot have.
     #[error("a grant has a name of 1 to 64 characters, without control characters")]
     Name,
-    /// Its name is taken.
+    /// Name that is taken.
     #[error(
         "`{0}` is the name of a tenant of the configuration file, or of a grant for other \
          processes; choose another name, or revoke that grant first"
     )]
     Taken(String),
-    /// Its processes have another grant.
+    /// Name of another grant that the processes have.
     #[error("these processes have the grant `{0}` already; revoke it first")]
     Granted(String),
     /// Numbers that cannot be.
@@ -50,7 +50,7 @@ pub enum GrantError {
          100 percent"
     )]
     Range,
-    /// Its gang is none.
+    /// Name that a gang cannot have.
     #[error("a gang has a name of 1 to 64 characters, without control characters")]
     Gang,
     /// There are too many.
@@ -85,7 +85,7 @@ pub enum GrantError {
     /// Grant that is not there.
     #[error("there is no grant `{0}`; `xsched ps` lists them")]
     Unknown(String),
-    /// What the kernel says of this process cannot be read.
+    /// Error at reading what the kernel says of this process.
     #[error("cannot read what the kernel says of this daemon: {0}")]
     Proc(io::Error),
     /// The file of grants cannot be written or read.
@@ -194,7 +194,7 @@ impl Grants {
         self.all.values().map(|held| &held.grant)
     }
 
-    /// Whether there is a grant like this, for those who are there now.
+    /// Returns whether there is a grant like this, for those who are there now.
     pub(crate) fn has(&self, grant: &Grant) -> bool {
         let is_it = |held: &Held| {
             held.grant == *grant && Subject::of(&grant.to).is_ok_and(|now| now == held.subject)
@@ -338,7 +338,8 @@ impl Grants {
         names.filter_map(|name| self.all.get(name)).collect()
     }
 
-    /// Whether a process may have a grant of this name, by its number and the names of its cgroups.
+    /// Returns whether a process may have a grant of this name, by its number and the names of its
+    /// cgroups.
     pub(crate) fn may_be_of(&self, name: &str, pid: i32, who: &Who) -> bool {
         self.all.get(name).is_some_and(|held| match &held.subject {
             Subject::Cgroup(cgroup) => who.cgroups.iter().any(|path| is_within(path, &cgroup.path)),

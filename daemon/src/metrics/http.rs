@@ -41,7 +41,7 @@ struct Connection {
     socket: OwnedFd,
     ends: Instant,
     request: Vec<u8>,
-    /// What is written, once the request was read, and how much of it was.
+    /// Answer, once the request was read, and the number of its bytes that were written.
     answer: Option<(Vec<u8>, usize)>,
 }
 
@@ -128,7 +128,7 @@ impl<F: FnMut() -> Option<Arc<str>>> Server<F> {
     }
 }
 
-/// What need not be waited for.
+/// Descriptors that are ready.
 #[derive(Debug, Default)]
 struct Ready {
     stop: bool,
@@ -163,7 +163,7 @@ impl Connection {
     }
 }
 
-/// What a request asks for.
+/// Content of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Asked {
     Metrics,
@@ -196,7 +196,7 @@ fn parse(bytes: &[u8], is_tcp: bool) -> Asked {
     }
 }
 
-/// Whether a `Host` is an address or `localhost`, with a port or without.
+/// Returns whether a `Host` is an address or `localhost`, with a port or without.
 fn is_this_machine(host: &[u8]) -> bool {
     let Ok(host) = str::from_utf8(host) else { return false };
     let name = match host.rsplit_once(':') {

@@ -66,7 +66,7 @@ impl Drop for Metrics {
 /// name GPUs as they like, and each name has some seventy series for each tenant.
 const GPUS_UNLISTED_MAX: usize = 16;
 
-/// Makes the text, at most so often.
+/// Makes the text, at most once in an interval.
 struct Texts {
     scheduler: SchedulerClient,
     watched: Watched,

@@ -67,7 +67,7 @@ impl FromStr for Place {
     }
 }
 
-/// What is listened at. A path goes with it.
+/// Socket that is listened at, and its path if it has one.
 #[derive(Debug)]
 pub(super) struct Listener {
     pub(super) socket: OwnedFd,

@@ -18,7 +18,7 @@ use crate::scheduler::{BOUNDS_NS, Figures, Histogram, Present, Total};
 /// Pairs of a GPU and a tenant that have series.
 const PAIRS_MAX: usize = 1_024;
 
-/// What a scrape is told.
+/// Figures that a scrape is told.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Scrape {
     pub(super) node: String,
@@ -63,7 +63,7 @@ fn permille(permille: u32) -> f64 {
     f64::from(permille) / 1e3
 }
 
-/// What a series counts.
+/// Quantity of a series.
 #[derive(Clone, Copy)]
 enum Kind {
     /// How often, since the begin.

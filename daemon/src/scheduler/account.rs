@@ -1,4 +1,4 @@
-//! What is counted of a process on a GPU for people: holds, waits, and the share that it got.
+//! Counters of a process on a GPU for people: holds, waits, and the share that it got.
 
 use xsched_core::time::{Duration, Instant};
 use xsched_node::entity::{EntityState, SchedEntity};
@@ -87,7 +87,7 @@ impl Account {
         self.turn(entity.state(), entity.probe().last_end(), now);
     }
 
-    /// Its state is this one now, and in its last hold commands were last seen to end then.
+    /// Notes the state now, and when in its last hold commands were last seen to end.
     fn turn(&mut self, state: EntityState, last_end: Option<Instant>, now: Instant) {
         let before = std::mem::replace(&mut self.state, state);
         let is_waiting = state.is_ready() && state.is_held();
@@ -130,7 +130,7 @@ impl Account {
         self.leases_lost += 1;
     }
 
-    /// It has used so much device time by now. Ends the window over which its share is taken.
+    /// Notes the device time used by now. Ends the window over which the share is taken.
     pub(crate) fn sample(&mut self, used: Duration, now: Instant) {
         let passed_ns = now.since(std::mem::replace(&mut self.sampled, now)).as_ns();
         let got_ns = used.as_ns().saturating_sub(self.used_ns);

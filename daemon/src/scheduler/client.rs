@@ -8,13 +8,13 @@ use super::gang::Name;
 use super::rights::Rights;
 use crate::tenant::Party;
 
-/// What is known of a process.
+/// State of a process.
 #[derive(Debug)]
 pub(crate) struct Client {
     pub(crate) pid: i32,
     pub(crate) uid: u32,
     pub(crate) name: String,
-    /// What it asked for or got from a user, within the limits of its tenant.
+    /// Hints that the process asked for or got from a user, within the limits of its tenant.
     pub(crate) hints: Hints,
     pub(crate) rights: Rights,
     /// A user holds it.

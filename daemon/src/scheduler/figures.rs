@@ -1,4 +1,4 @@
-//! What metrics say, as the thread knows it.
+//! Figures of metrics, as the thread knows them.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -15,7 +15,7 @@ const TOTALS_MAX: usize = 1_024;
 /// Stands for the tenants and GPUs that there is no room for.
 const OTHERS: &str = "(others)";
 
-/// What metrics say.
+/// Figures of metrics.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Figures {
     pub(crate) policy: &'static str,
@@ -108,7 +108,7 @@ impl Present {
     }
 }
 
-/// What a tenant's processes on a GPU come to, also those that have left.
+/// Totals of a tenant's processes on a GPU, also of those that have left.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Total {
     pub(crate) device_ns: u64,

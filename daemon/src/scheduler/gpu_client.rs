@@ -45,7 +45,7 @@ enum WakeMode {
 #[derive(Debug)]
 pub(crate) struct GpuClient {
     pub(crate) device: DeviceId,
-    /// Its queue in the scheduler machine.
+    /// Queue of the process in the scheduler machine.
     pub(crate) queue: QueueId,
     /// Pages of gates. The first has the header.
     pages: Vec<SharedPage>,
@@ -56,7 +56,7 @@ pub(crate) struct GpuClient {
     /// The process was told that it has the GPU in turns with others.
     is_time_sliced: bool,
     wake_mode: WakeMode,
-    /// It is in the driver's list of those whose gates are to be written.
+    /// Set while the process is in the driver's list of those whose gates are to be written.
     is_listed: bool,
     /// Since when it is idle, running or held.
     pub(crate) since: Instant,
@@ -157,27 +157,27 @@ impl GpuClient {
         self.pages.len()
     }
 
-    /// Whether it has work, or is in a short pause.
+    /// Returns whether the process has work, or is in a short pause.
     pub(crate) const fn is_ready(&self) -> bool {
         self.entity.is_ready()
     }
 
-    /// Whether it is ready and may run.
+    /// Returns whether the process is ready and may run.
     pub(crate) const fn is_running(&self) -> bool {
         self.entity.is_running()
     }
 
-    /// Whether its gates are to be closed.
+    /// Returns whether the gates of the process are to be closed.
     pub(crate) const fn is_held(&self) -> bool {
         self.entity.is_held()
     }
 
-    /// Whether this cause holds it.
+    /// Returns whether this cause holds the process.
     pub(crate) const fn is_held_by(&self, cause: HoldCause) -> bool {
         self.entity.is_held_by(cause)
     }
 
-    /// Whether the GPU mostly waits for its host.
+    /// Returns whether the GPU mostly waits for the process's host.
     pub(crate) const fn is_host_bound(&self) -> bool {
         self.entity.is_host_bound()
     }
@@ -277,12 +277,12 @@ impl GpuClient {
         self.priority = priority;
     }
 
-    /// Whether it may be held where it is alone on its GPU.
+    /// Returns whether the process may be held where it is alone on its GPU.
     pub(crate) fn may_be_held_alone(&self) -> bool {
         self.is_held_by(HoldCause::User) || self.priority == Priority::NO_EXECUTE
     }
 
-    /// What its gang makes of it; `None` if the gang has nothing to decide.
+    /// Returns the gang's decision about the process; `None` if the gang has nothing to decide.
     pub(crate) const fn gang(&self) -> Option<GangState> {
         self.entity.gang()
     }
@@ -317,13 +317,14 @@ impl GpuClient {
         has_changed && mode == WakeMode::Event
     }
 
-    /// Whether it wakes the daemon, or is polled. If not, it may long have had no work.
+    /// Returns whether the process wakes the daemon, or is polled. If not, it may long have had no
+    /// work.
     pub(crate) const fn is_watched(&self) -> bool {
         !matches!(self.wake_mode, WakeMode::Sleep)
     }
 
-    /// Whether something hangs on when exactly its work begins and ends, where the policy spares
-    /// the highest priority: others are held for it and do not run beside it.
+    /// Returns whether something hangs on when exactly the process's work begins and ends, where
+    /// the policy spares the highest priority: others are held for it and do not run beside it.
     pub(crate) fn needs_events(&self) -> bool {
         let is_decisive = !self.is_host_bound() && !self.standing.is_lowest;
         is_decisive || self.may_be_held_alone() || self.gang().is_some()
@@ -333,7 +334,7 @@ impl GpuClient {
         matches!(self.wake_mode, WakeMode::Poll)
     }
 
-    /// Whether it is polled, although it needs events or may not be.
+    /// Returns whether the process is polled, although it needs events or may not be.
     pub(crate) fn is_wrongly_polled(&self, may_poll: bool) -> bool {
         self.is_polled() && (!may_poll || self.needs_events() || !self.is_running())
     }
@@ -350,7 +351,8 @@ impl GpuClient {
         self.header().is_some_and(PageHeader::is_loaded)
     }
 
-    /// Whether it has work, as it says. One that is polled wakes the daemon again if it has none.
+    /// Reads whether the process has work. One that is polled wakes the daemon again if it has
+    /// none.
     fn read_work(&mut self) -> bool {
         self.has_work()
             || self.is_polled() && self.set_wake_mode(WakeMode::Event) && self.has_work()
@@ -569,7 +571,8 @@ impl GpuClient {
         self.wake_follower();
     }
 
-    /// Whether it is alone on its GPU, so that nothing of it is scheduled or measured.
+    /// Returns whether the process is alone on its GPU, so that nothing of it is scheduled or
+    /// measured.
     pub(crate) const fn is_alone(&self) -> bool {
         matches!(self.standing.rank, NodeRank::Alone)
     }

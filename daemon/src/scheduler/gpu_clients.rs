@@ -149,7 +149,7 @@ impl GpuClients {
         self.gpus.iter().filter_map(OnGpu::silent).collect()
     }
 
-    /// Whether it may be held: it is not alone on its GPU, or is held whatever others do.
+    /// Returns whether the process may be held: not alone on its GPU, or held whatever others do.
     pub(crate) fn is_contended(&self, key: u32) -> bool {
         let is_contended = |gpu_client: &GpuClient| {
             let others = self.on(gpu_client.device).is_some_and(|gpu| gpu.keys.len() > 1);
@@ -514,7 +514,7 @@ impl GpuClients {
         }
     }
 
-    /// What processes may hold directly on a GPU has changed.
+    /// Notes that the pages that processes may hold directly on a GPU have changed.
     pub(crate) fn note_change(&mut self, device: DeviceId) {
         self.gpus.get_mut(device.index()).into_iter().for_each(OnGpu::note_change);
     }
@@ -555,7 +555,7 @@ impl GpuClients {
         !self.unranked.is_empty() || self.gpus.iter().any(OnGpu::has_unranked)
     }
 
-    /// Whether all wake the daemon, also where there is nothing to decide.
+    /// Returns whether all wake the daemon, also where there is nothing to decide.
     pub(crate) const fn watches_all(&self) -> bool {
         self.watches_all
     }

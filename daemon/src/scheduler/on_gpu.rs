@@ -14,7 +14,7 @@ pub(crate) struct RunSums {
     pub(crate) elapsed: Duration,
     /// The part of one of those that ran.
     pub(crate) share: Duration,
-    /// Its part of the time for which held processes had the GPU.
+    /// Part of the process in the time for which held processes had the GPU.
     pub(crate) overrun: Duration,
 }
 
@@ -190,7 +190,8 @@ impl OnGpu {
         }
     }
 
-    /// What processes may hold directly has changed. They are told with the next generation.
+    /// Notes that the pages that processes may hold directly have changed. They are told with the
+    /// next generation.
     pub(super) const fn note_change(&mut self) {
         self.is_changed = true;
     }

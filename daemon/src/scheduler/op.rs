@@ -1,4 +1,4 @@
-//! What the thread of the connections asks of the scheduler's.
+//! Requests of the thread of the connections to the scheduler's.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -17,17 +17,17 @@ use super::rights::Change;
 use crate::liveness::Summary;
 use crate::tenant::{Asker, Tenant};
 
-/// What the thread of the connections asks for.
+/// Request of the thread of the connections.
 #[derive(Debug)]
 pub(crate) enum Op {
     /// A process is there.
     Join(u64, Client),
-    /// It has handed a page over. Why it is not taken is answered.
+    /// A process has handed a page over. Why it is not taken is answered.
     Page { client: u64, gpu: Gpu, page: SharedPage, answer: Sender<Result<(), String>> },
     /// The page at this place of those that a connection may hold directly on a GPU, with their
     /// generation, if there are as many.
     PageBelow { client: u64, device: String, at: usize, answer: Sender<Option<(u32, OwnedFd)>> },
-    /// It has left.
+    /// A process has left.
     Leave(u64),
     /// Another policy, and hints for it.
     Policy(Box<Any>, Vec<PolicyHint>),
@@ -39,19 +39,19 @@ pub(crate) enum Op {
     Forget(String),
     /// New hints for a connection. Those that it has by then are answered.
     Hints { client: u64, hints: Hints, answer: Sender<Hints> },
-    /// What the asker may see, from a place on.
+    /// Status from a place on, as far as the asker may see it.
     Status { asker: Asker, from: Option<Place>, answer: Sender<Part> },
-    /// What metrics say.
+    /// Figures of metrics.
     Figures { answer: Sender<Box<Figures>> },
     /// Metrics are wanted from now on, or no longer.
     Measure(bool),
     /// Other settings.
     Tune(Tuning),
-    /// Which processes there are, on which GPUs.
+    /// Processes there are, and on which GPUs.
     Known { answer: Sender<Vec<Known>> },
     /// The processes that use clearly more of a GPU than they report, by their numbers.
     Understated(Vec<i32>),
-    /// What the daemon says of itself in short.
+    /// State of the daemon in short.
     Check { answer: Sender<Summary> },
     /// Begins a record for a connection; answers whether there was none.
     Record { client: u64, tape: Tape, answer: Sender<bool> },
@@ -69,7 +69,7 @@ pub(crate) struct Known {
     pub(crate) device: String,
     /// The share that it got over the last second, as it reports: 0 to 1000.
     pub(crate) got_permille: u32,
-    /// It is alone on its GPU, and what it uses is not measured.
+    /// True if the process is alone on its GPU, and what it uses is not measured.
     pub(crate) is_alone: bool,
     pub(crate) tenant: Arc<Tenant>,
 }

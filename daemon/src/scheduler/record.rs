@@ -19,9 +19,9 @@ use xsched_core::time::{Duration, Instant};
 /// Bytes of a chunk, and how many chunks wait for the reader at most: 1 MiB.
 const CHUNK_BYTES: usize = 8 * 1_024;
 const CHUNKS: usize = 128;
-/// A chunk is sent with the first entry that comes so long after its first.
+/// Age of a chunk's first entry from which the next entry has the chunk sent.
 const CHUNK_AGE: Duration = Duration::from_ms(250);
-/// A reader that takes nothing for so long has lost the rest of the record.
+/// Time after which a reader that takes nothing has lost the rest of the record.
 const READER_TIMEOUT: Time = Time::from_secs(5);
 pub(super) const NO_QUEUE: QueueId = QueueId::new(0, 0);
 
@@ -32,14 +32,14 @@ struct Chunk {
     first_at: Instant,
 }
 
-/// What entries are written to. Dropped, it ends the record.
+/// Writer of a record's entries. Dropped, it ends the record.
 #[derive(Debug)]
 pub(crate) struct Tape {
     to: SyncSender<Chunk>,
     chunk: Chunk,
-    /// What the record may still have, but for its end.
+    /// Bytes that the record may still have, but for its end.
     bytes_left: u64,
-    /// What was lost since the last entry that was not, of the scheduler and of queues.
+    /// Entries lost since the last one that was not, of the scheduler and of queues.
     lost: HashMap<Option<QueueId>, u64>,
     was_rest: bool,
     /// Nothing more is written: the reader has gone, or the record has its size.
@@ -135,7 +135,7 @@ impl Drop for Tape {
     }
 }
 
-/// Whether it is a queue's, and not the scheduler's.
+/// Returns whether an entry is a queue's, and not the scheduler's.
 const fn is_of_queue(body: &Body) -> bool {
     matches!(body, Body::Submit { .. } | Body::Wait { .. } | Body::Retired { .. })
 }
@@ -174,7 +174,7 @@ pub(super) struct Recording {
     pub(super) works: HashMap<u32, Work>,
 }
 
-/// What a process on a GPU has done since the record began.
+/// Work of a process on a GPU since the record began.
 #[derive(Debug, Default)]
 pub(super) struct Work {
     pub(super) commands: u64,

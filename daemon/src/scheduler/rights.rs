@@ -86,7 +86,7 @@ impl Rights {
         Self { party, asked, changes: UserChanges::default(), lowered_until: None }
     }
 
-    /// Whether it has a lower class, since it uses more than it reports.
+    /// Returns whether the process has a lower class, since it uses more than it reports.
     pub(crate) const fn is_lowered(&self) -> bool {
         self.lowered_until.is_some()
     }
@@ -99,8 +99,8 @@ impl Rights {
         hints
     }
 
-    /// Its hints: those that a user has set, or else what it asked for, and never above its
-    /// tenant's limits.
+    /// Returns the hints of the process: those that a user has set, or else what it asked for, and
+    /// never above its tenant's limits.
     pub(crate) fn hints(&self) -> Hints {
         let mut hints = self.party.tenant.granted(self.asked);
         let UserChanges { priority, share, active, .. } = self.changes;

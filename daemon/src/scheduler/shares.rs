@@ -15,7 +15,7 @@ type Place = (String, DeviceId);
 #[derive(Debug, Default)]
 struct Group {
     keys: BTreeSet<u32>,
-    /// Their sum, in percent.
+    /// Sum of the shares that they ask for, in percent.
     sum: u32,
     /// Processes whose shares may have changed.
     stale: Sweep,

@@ -18,7 +18,7 @@ const MORE_PERMILLE: u32 = 100;
 /// For how many looks in a row.
 const LOOKS: u32 = 3;
 
-/// What is remembered from look to look.
+/// State that is kept from look to look.
 #[derive(Debug)]
 pub(super) struct Comparer {
     root: PathBuf,
@@ -34,7 +34,7 @@ impl Comparer {
         Self { root, more: BTreeMap::new(), warned: BTreeSet::new() }
     }
 
-    /// What runs past the daemon, which knows these processes and has these tenants.
+    /// Finds what runs past the daemon, which knows these processes and has these tenants.
     pub(super) fn compare(
         &mut self,
         seen: Seen,

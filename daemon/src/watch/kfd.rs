@@ -7,7 +7,7 @@ use xsched_hal_kfd::topology::{Gpu, Sysfs, Topology, listed_queues};
 
 use super::{Lister, Process, Seen};
 
-/// The GPUs are read again after so many looks.
+/// Number of looks after which the GPUs are read again.
 const AGAIN: u32 = 60;
 /// Processes that are looked at.
 const PROCESSES_MAX: usize = 1_024;

@@ -1,5 +1,5 @@
-//! What runs past the daemon: processes on GPUs that it does not know, and processes that use more
-//! of a GPU than they report, by the lists and the accounting of drivers.
+//! Work that runs past the daemon: processes on GPUs that it does not know, and processes that use
+//! more of a GPU than they report, by the lists and the accounting of drivers.
 //!
 //! A thread of its own looks once a second. It asks drivers, which may take long; the scheduler's
 //! thread gives it its figures and waits for nothing.
@@ -34,7 +34,7 @@ const INTERVAL: Duration = Duration::from_secs(1);
 /// A process on a GPU, as a driver lists it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Process {
-    /// Its number outside all containers.
+    /// Process number outside all containers.
     pub pid: u32,
     /// The GPU's PCI id without the function, as `0000:1b:00`.
     pub device: String,
@@ -42,24 +42,24 @@ pub struct Process {
     pub permille: Option<u32>,
 }
 
-/// What a driver says now.
+/// Answer of a driver.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Seen {
     /// The GPUs whose processes it lists, by their PCI ids, with their names.
     pub gpus: BTreeMap<String, String>,
     /// The processes on them.
     pub processes: Vec<Process>,
-    /// What it cannot say, and why.
+    /// Facts that the driver cannot tell, and why.
     pub unknown: Vec<String>,
 }
 
 /// A driver that lists the processes on its GPUs.
 pub trait Lister: Send {
-    /// What it says now.
+    /// Returns what the driver says now.
     fn look(&mut self) -> Seen;
 }
 
-/// What is asked who uses GPUs.
+/// Drivers that are asked who uses GPUs.
 pub struct Drivers {
     /// The drivers.
     pub listers: Vec<Box<dyn Lister>>,
@@ -85,7 +85,7 @@ impl std::fmt::Debug for Drivers {
     }
 }
 
-/// What is known of what runs past the daemon.
+/// Findings about what runs past the daemon.
 #[derive(Clone, Debug, Default)]
 struct Findings {
     /// The names of GPUs whose processes are known.
@@ -96,13 +96,13 @@ struct Findings {
     /// process reports.
     clients: BTreeMap<(i32, String), (u32, bool)>,
     unknown: Vec<String>,
-    /// What is to be written into the log.
+    /// Warnings that are to be written into the log.
     warnings: Vec<String>,
-    /// It has been looked once.
+    /// Set after the first look.
     is_known: bool,
 }
 
-/// What the thread has found last, for those who tell others.
+/// Findings of the thread's last look, for those who tell others.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Watched {
     findings: Arc<Mutex<Findings>>,
@@ -114,7 +114,7 @@ impl Watched {
         self.findings.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// These are the tenants from now on.
+    /// Sets the tenants from now on.
     pub(crate) fn set_tenants(&self, tenants: &[Arc<Tenant>]) {
         *self.tenants.lock().unwrap_or_else(PoisonError::into_inner) = tenants.to_vec();
     }
@@ -244,7 +244,7 @@ fn watch(scheduler: &SchedulerClient, watched: &Watched, mut drivers: Drivers, s
     }
 }
 
-/// Waits for so long at most.
+/// Waits until told to stop, for `wait` at most.
 fn is_told_to_stop(stop: &OwnedFd, wait: Duration) -> bool {
     let mut fds = [PollFd::from_borrowed_fd(stop.as_fd(), PollFlags::IN)];
     let time = Timespec { tv_sec: wait.as_secs() as i64, tv_nsec: i64::from(wait.subsec_nanos()) };

@@ -10,7 +10,7 @@ use super::{Lister, Process, Seen};
 
 /// The name that comes with the driver.
 const LIBRARY: &str = "libnvidia-ml.so.1";
-/// After a failure it is tried again after so many looks.
+/// Number of looks after a failure until the next attempt.
 const AGAIN: u32 = 60;
 
 /// The processes of NVIDIA's GPUs, by NVIDIA's management library.

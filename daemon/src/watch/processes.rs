@@ -10,14 +10,14 @@ use crate::tenant::Who;
 /// The number of the first pid namespace, which the system gives it always.
 const FIRST_NAMESPACE: &str = "pid:[4026531836]";
 
-/// Whether this process numbers processes as drivers do: outside all containers. `None` if that
-/// cannot be read.
+/// Returns whether this process numbers processes as drivers do: outside all containers. `None` if
+/// that cannot be read.
 pub(super) fn is_outside(root: &Path) -> Option<bool> {
     let space = fs::read_link(root.join("proc/self/ns/pid")).ok()?;
     Some(space.to_str() == Some(FIRST_NAMESPACE))
 }
 
-/// Who a process is, and its name; nothing of one that has gone.
+/// Reads who a process is, and its name; nothing of one that has gone.
 pub(super) fn about(root: &Path, pid: u32) -> (Option<Who>, String) {
     let folder = root.join("proc").join(pid.to_string());
     let read = |file: &str| fs::read(folder.join(file)).unwrap_or_default();

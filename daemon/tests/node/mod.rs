@@ -160,7 +160,8 @@ impl Honest {
         Self { device, link, unit, page }
     }
 
-    /// It is scheduled: a less urgent process is held while this one has work, and only then.
+    /// Checks that the process is scheduled: a less urgent one is held while it has work, and only
+    /// then.
     pub(crate) fn is_scheduled(&self, socket: &Path) {
         let batch = Link::open(socket.to_owned(), "batch", -200, None).expect("a link");
         let unit = batch.unit(self.device.to_owned());
@@ -177,7 +178,7 @@ impl Honest {
     }
 }
 
-/// A daemon that is a process, and may open so many files.
+/// Starts a daemon as a process that may open `files` files.
 pub(crate) fn daemon_process(socket: &Path, files: u32) -> Killed {
     let mut command = Command::new("sh");
     command.args(["-c", "ulimit -n $2; exec \"$0\" --socket \"$1\""]);
@@ -205,7 +206,7 @@ pub(crate) fn wait(what: &str, done: impl Fn() -> bool) {
     }
 }
 
-/// What a child of these tests does, and the daemon and the process that it is about.
+/// Names of variables for a child's role, the daemon and the process that the child is about.
 const ROLE: &str = "XSCHED_TEST_ROLE";
 const SOCKET: &str = "XSCHED_TEST_SOCKET";
 const OTHER: &str = "XSCHED_TEST_OTHER";
@@ -219,7 +220,7 @@ pub(crate) fn child(role: &str, socket: &Path) -> Command {
     command
 }
 
-/// What this process is to do and the daemon that it is about, if it is a child.
+/// Role of this process and the daemon that it is about, if it is a child.
 pub(crate) fn role() -> Option<(String, PathBuf)> {
     let role = std::env::var(ROLE).ok()?;
     Some((role, std::env::var_os(SOCKET).expect("a socket").into()))
@@ -230,7 +231,7 @@ pub(crate) fn other() -> i32 {
     std::env::var(OTHER).expect("a process").parse().expect("a number")
 }
 
-/// The same, about another process than this one.
+/// Child as by [`child`], about another process than this one.
 pub(crate) fn child_about(role: &str, socket: &Path, pid: u32) -> Command {
     let mut command = child(role, socket);
     command.env(OTHER, pid.to_string());

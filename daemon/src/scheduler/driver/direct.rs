@@ -60,8 +60,9 @@ impl Driver {
         pages.take(PAGES_BELOW_MAX).collect()
     }
 
-    /// Whether a process may hold another one directly: one of lower priority on its GPU that
-    /// belongs to the same user and tenant, and has no gang that would have to be held as a whole.
+    /// Returns whether a process may hold another one directly: one of lower priority on its GPU
+    /// that belongs to the same user and tenant, and has no gang that would have to be held as a
+    /// whole.
     fn may_hold(&self, holder: &GpuClient, held: &GpuClient) -> bool {
         let party = |of: &GpuClient| {
             let client: Option<&Client> = self.clients.get(&of.connection);
@@ -170,7 +171,7 @@ mod tests {
         given.filter(|_| wanted != 0).collect()
     }
 
-    /// Which of these pages are among those given.
+    /// Returns the places of those of `pages` that are among those given.
     fn which(given: &[SharedPage], pages: &[&SharedPage]) -> Vec<usize> {
         let probe = Holder::new(9).expect("a holder");
         given.iter().for_each(|page| page.close(5, probe));

@@ -21,7 +21,7 @@ impl Driver {
         }
     }
 
-    /// What metrics say.
+    /// Returns the figures of metrics.
     pub(super) fn figures(&self, now: Instant) -> Figures {
         let mut totals = self.ended.clone();
         let mut present = BTreeMap::<(String, String), Present>::new();

@@ -102,7 +102,7 @@ pub(crate) struct Driver {
     is_measured: bool,
     /// How often the thread woke.
     wakeups: u64,
-    /// What was counted of processes that have left.
+    /// Totals of processes that have left.
     ended: Totals,
 }
 
@@ -446,17 +446,17 @@ impl Driver {
         Visiting { may_poll: self.may_poll(), is_measured: self.is_measured }
     }
 
-    /// Whether processes that nothing hangs on need not wake the thread while they run.
+    /// Returns whether processes that nothing hangs on need not wake the thread while they run.
     fn may_poll(&self) -> bool {
         self.fills_pauses() && !self.gpu_clients.watches_all()
     }
 
-    /// Whether processes are checked for being bound by their hosts.
+    /// Returns whether processes are checked for being bound by their hosts.
     fn fills_pauses(&self) -> bool {
         self.tuning.fill_pauses.is_some() && self.spares_the_highest()
     }
 
-    /// Whether the policy never holds the only process of the highest priority on a GPU.
+    /// Returns whether the policy never holds the only process of the highest priority on a GPU.
     fn spares_the_highest(&self) -> bool {
         matches!(self.machine.policy().needs().may_hold, MayHold::Lower | MayHold::Peers)
     }

@@ -21,7 +21,8 @@ const fn ms(time: Duration) -> u64 {
 }
 
 impl Driver {
-    /// What the asker may see, from a place on; only the first part says something of GPUs.
+    /// Returns the status from a place on, as far as the asker may see it; only the first part has
+    /// GPUs.
     pub(super) fn status(&self, asker: &Asker, from: Option<Place>, now: Instant) -> Part {
         let may_see = |client: &Client| asker.may_see(&client.rights.party);
         let gpus = if from.is_none() { self.gpus(may_see) } else { Vec::new() };

@@ -128,7 +128,7 @@ impl Driver {
         self.shares.take_stale().into_iter().for_each(|key| self.tell_hints(key, now));
     }
 
-    /// Which processes there are.
+    /// Lists the processes on GPUs.
     pub(super) fn known(&self) -> Vec<Known> {
         let of = |client: &Client| {
             let gpu_clients =
@@ -150,7 +150,7 @@ impl Driver {
         self.clients.values().flat_map(of).collect()
     }
 
-    /// These processes use more than they report: what their tenants say follows.
+    /// Notes which processes use more than they report, and does what their tenants say.
     pub(super) fn note_understated(&mut self, pids: &[i32], now: Instant) {
         let is_meant = |client: &Client| {
             client.rights.party.tenant.unreported == Unreported::Lower && pids.contains(&client.pid)

@@ -59,20 +59,20 @@ impl TestDriver {
         keys.filter_map(|key| self.driver.gpu_clients.get(*key))
     }
 
-    /// Whether the gates of a process are to be closed, and the device time that it has used, for
-    /// each of its GPUs.
+    /// Returns for each GPU of a process whether its gates are to be closed, and the device time
+    /// that it has used.
     pub(crate) fn gpu_clients_of(&self, client: u64) -> Vec<(bool, u64)> {
         self.gpu_clients(client)
             .map(|gpu_client| (gpu_client.is_held(), gpu_client.used().as_ns()))
             .collect()
     }
 
-    /// Whether a process is known to have work.
+    /// Returns whether a process is known to have work.
     pub(crate) fn is_ready(&self, client: u64) -> bool {
         self.gpu_clients(client).any(GpuClient::is_ready)
     }
 
-    /// Whether a process that is to wake the scheduler has work that it does not know of.
+    /// Returns whether a process that is to wake the scheduler has work that it does not know of.
     pub(crate) fn misses_work(&self, client: u64) -> bool {
         self.gpu_clients(client).any(|gpu_client| {
             gpu_client.is_watched() && !gpu_client.is_ready() && gpu_client.queues() > 0
@@ -182,7 +182,7 @@ mod tests {
         join_on(false, test, (id, uid), asked)
     }
 
-    /// The same on a GPU that runs several at a time, or not.
+    /// Joins as `join` does, on a GPU that runs several at a time, or not.
     fn join_on(
         is_concurrent: bool,
         test: &mut TestDriver,
@@ -306,7 +306,7 @@ mod tests {
         assert_ne!(gates_of(&one, &two), (false, false), "it may fill the GPU by now");
     }
 
-    /// Work of 20 µs and pauses of 30 µs, so often. The host waits in each, or never.
+    /// Works 20 µs and pauses 30 µs, `steps` times. The host waits in each pause, or never.
     fn work_in_bits(test: &mut TestDriver, page: &SharedPage, steps: u32, waits: bool) {
         work(test, page, steps, waits, true);
     }

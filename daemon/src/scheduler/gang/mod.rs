@@ -71,9 +71,9 @@ pub(super) const fn place(device: DeviceId) -> Places {
 /// Where a gang has work.
 #[derive(Clone, Copy, Debug, Default)]
 struct Needs {
-    /// It may run there.
+    /// Places where the gang may run.
     claims: Places,
-    /// It may not.
+    /// Places where the gang may not run.
     missing: Places,
     /// A user holds it there.
     suspended: Places,
@@ -157,7 +157,7 @@ impl Gang {
         (self.ran, Reverse(self.priority), self.number)
     }
 
-    /// What it waits for, if it does.
+    /// Returns the places that the gang waits for, with its rank, if it waits.
     fn wait(&self) -> Option<Waiting> {
         self.waiting.filter(|_| !self.is_back)?;
         Some(Waiting { rank: self.rank(), needs: self.needs() })
