@@ -49,8 +49,9 @@ macro_rules! any {
             /// Parsing takes the long names as well, and ignores case, underscores and dashes.
             pub const NAMES: &[&str] = &[$($short),*];
 
-            /// Whether `P` is a policy of this crate, or this type. Drivers may call such a policy
-            /// on threads that submit and wait: none blocks, and each is over in microseconds.
+            /// Returns whether `P` is a policy of this crate, or this type. Drivers may call such a
+            /// policy on threads that submit and wait: none blocks, and each is over in
+            /// microseconds.
             ///
             /// ```
             /// use xsched_policies::{Any, hpf::Hpf};
@@ -140,7 +141,7 @@ any! {
     StrictWfq(StrictWfq) = "strict_wfq", "strict_weighted_fair_queueing";
 }
 
-/// There is no policy of that name.
+/// Error for a name that no policy has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UnknownPolicy;
 

@@ -1,5 +1,5 @@
-//! What deadline and class policies have in common: each ready queue has a key, and the lowest keys
-//! of a device run. A queue without a key holds, ready or not.
+//! Common part of deadline and class policies: each ready queue has a key, and the lowest keys of
+//! a device run. A queue without a key holds, ready or not.
 //!
 //! Idle queues are mostly left alone: on an idle device every queue may start at once, and a
 //! decision costs nothing for queues that have nothing to do. So a queue that becomes ready on a
@@ -25,7 +25,7 @@ const FIRST: u16 = AGED + 1;
 pub(crate) const CLASS: HintKinds = HintKinds::of(&[HintKind::Priority]);
 
 policy_state! {
-    /// What the policy remembers about a device: the key of those that ran when queues were parked.
+    /// State of a device: the key of those that ran when queues were parked.
     struct ParkedUnder {
         class: u16,
         within: u64,
@@ -37,7 +37,7 @@ type Ready<'t> = crate::ready::Ready<'t, ParkedUnder>;
 /// How many of the ready queues of a device run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Width {
-    /// So many, at least 1.
+    /// The number of queues, at least 1.
     Top(u32),
     /// All that have the lowest key.
     Class,
@@ -45,14 +45,14 @@ pub(crate) enum Width {
 
 /// The rules of one policy.
 pub(crate) trait Rules: Copy {
-    /// Whether a queue may starve, so that there can be ageing.
+    /// True if a queue may starve, so that there can be ageing.
     const STRICT: bool;
-    /// Whether an idle queue may be without a key, other than by its priority.
+    /// True if an idle queue may be without a key, other than by its priority.
     const IDLE_HELD: bool = false;
     /// Hints that the key depends on.
     const HINTS: &[HintKind];
 
-    /// What a queue is ordered by; nothing if it must not run.
+    /// Returns the key that a queue is ordered by; nothing if it must not run.
     fn key(&self, now: Instant, info: &QueueInfo) -> Option<u64>;
 
     fn width(&self) -> Width {
@@ -157,7 +157,7 @@ impl<R: Rules> Chooser<R> {
         }
     }
 
-    /// Whether all queues but one that is gone run whenever they are ready.
+    /// Returns whether all queues but one that is gone run whenever they are ready.
     fn all_may_run(&self, queues: &QueueTable<'_>, gone: Option<QueueId>) -> bool {
         let Width::Top(k) = self.rules.width() else { return false };
         let none_is_held = |info: &QueueInfo| info.hints.priority != Priority::NO_EXECUTE;

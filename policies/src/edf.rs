@@ -1,7 +1,8 @@
 //! Earliest deadline first, and K of them at a time.
 //!
-//! A queue's deadline is so long after it became ready as its hint says. On each device the ready
-//! queue with the earliest deadline runs ([`Edf`]), or the K earliest ([`Kedf`], K = 1 by default).
+//! A queue's deadline is the time at which it became ready plus the time of its hint. On each
+//! device the ready queue with the earliest deadline runs ([`Edf`]), or the K earliest ([`Kedf`],
+//! K = 1 by default).
 //! A queue without a hint has a day, so it comes after all queues with a sensible one, and of two
 //! such queues the one that became ready first goes first. At equal deadlines a queue that runs
 //! goes on. Idle queues take no place.

@@ -1,5 +1,5 @@
-//! What makes a [`Policy`](xsched_core::policy::Policy) of an engine, and what engines have in
-//! common.
+//! Conversion of an engine into a [`Policy`](xsched_core::policy::Policy), and the common part of
+//! engines.
 
 use xsched_core::hint::Priority;
 use xsched_core::policy::{Changed, Urgency, Verdict};

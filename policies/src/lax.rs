@@ -1,4 +1,4 @@
-//! Laxity: a queue may be late by so much, and is urgent after that.
+//! Laxity: a queue may be late by the time of its hint, and is urgent after that.
 //!
 //! From becoming ready, a queue has the priority that its hint has for it while it is lax, and
 //! after that time the one for when it is critical. On each device the ready queues with the

@@ -35,7 +35,7 @@ const REPORTS: u64 = 20;
 const LOOKS: u64 = 20;
 
 policy_state! {
-    /// What the policy remembers about a device.
+    /// State of a device.
     struct Device {
         /// Until when its device time is accounted for.
         accounted: Instant,
@@ -231,7 +231,7 @@ impl Mlfq {
     }
 }
 
-/// Whether a queue that is to hold has commands on the device that may run on.
+/// Returns whether a queue that is to hold has commands on the device that may run on.
 fn is_draining(ready: &Ready<'_>) -> bool {
     let in_flight = |info: &QueueInfo| info.report.launched > info.report.retired;
     let stopped = |info: &QueueInfo| info.held == Some(Level::Interrupt);

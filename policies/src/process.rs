@@ -15,13 +15,13 @@ pub(crate) const WHOLE: u64 = 1_000;
 pub(crate) struct Process {
     pub(crate) id: ProcessId,
     pub(crate) device: DeviceId,
-    /// Its queues; 0 if the place is free.
+    /// Queues of the process; 0 if the place is free.
     pub(crate) queues: u32,
-    /// Those of them that are ready.
+    /// Queues of the process that are ready.
     pub(crate) ready: u32,
     /// The first of its queues, as its place in the table plus one.
     pub(crate) head: Link,
-    /// Its percentage, in permille, and whether a hint of one of its queues says so.
+    /// Percentage of the process, in permille, and whether a hint of one of its queues says so.
     pub(crate) permille: u32,
     pub(crate) hinted: bool,
     pub(crate) held: bool,
@@ -29,14 +29,14 @@ pub(crate) struct Process {
     pub(crate) shared: bool,
     /// Device time used, divided by the permille.
     pub(crate) used: u64,
-    /// What it may still use, in thousandths of a nanosecond.
+    /// Budget that the process may still use, in thousandths of a nanosecond.
     pub(crate) budget: i64,
     /// Device time that it is taken to have used in its last turn since its last report, and until
     /// when: what it has not reported by then, it has not used, as far as turns are concerned.
     pub(crate) unreported: Duration,
     pub(crate) expected: Instant,
-    /// The same in all turns since its last report, for its budget: a command that turns interrupt
-    /// is reported when it has ended.
+    /// Device time that it is taken to have used in all turns since its last report, for its
+    /// budget: a command that turns interrupt is reported when it has ended.
     pub(crate) taken: Duration,
     /// The most device time that one report brought.
     pub(crate) longest: Duration,
@@ -61,13 +61,13 @@ pub(crate) const FREE: Process = Process {
     longest: Duration::ZERO,
 };
 
-/// This much device time, in the unit of budgets.
+/// Device time in the unit of budgets.
 pub(crate) fn budget_of(span: Duration) -> i64 {
     i64::try_from(span.as_ns().saturating_mul(WHOLE)).unwrap_or(i64::MAX)
 }
 
 impl Process {
-    /// Its usage after this much device time.
+    /// Usage of the process after the device time `span`.
     pub(crate) fn share(&self, span: Duration) -> u64 {
         virtual_ns(self.permille, span)
     }
@@ -76,12 +76,12 @@ impl Process {
         if now < self.expected { self.unreported } else { Duration::ZERO }
     }
 
-    /// Its usage, with what it has not reported.
+    /// Usage of the process, with what it has not reported.
     pub(crate) fn used(&self, now: Instant) -> u64 {
         self.used.saturating_add(self.share(self.unreported(now)))
     }
 
-    /// Its budget, without what it has not reported: in earlier turns, and in this one.
+    /// Budget of the process, without what it has not reported: in earlier turns, and in this one.
     pub(crate) fn budget(&self, running: Duration) -> i64 {
         self.budget.saturating_sub(budget_of(self.taken + running))
     }

@@ -38,11 +38,11 @@ fn place_of(link: Link) -> Option<usize> {
 }
 
 policy_state! {
-    /// What the policy remembers about a device.
+    /// State of a device.
     struct Device {
         /// The process that has the turn.
         turn: Link,
-        /// Whether the processes are those of this table.
+        /// True if the processes are those of this table.
         known: bool,
         /// Until when its device time is accounted for.
         accounted: Instant,
@@ -58,14 +58,14 @@ policy_state! {
 }
 
 policy_state! {
-    /// What the policy remembers about a queue.
+    /// State of a queue.
     struct Member {
-        /// Its process.
+        /// Process of the queue.
         process: Link,
-        /// Its neighbours among the queues of the process.
+        /// Neighbours among the queues of the process.
         next: Link,
         previous: Link,
-        /// Whether it counts as ready.
+        /// True if the queue counts as ready.
         ready: bool,
     }
 }
@@ -409,7 +409,7 @@ impl Processes {
         }
     }
 
-    /// Whether the process that has the turn keeps it. If it does, the end is in the timer.
+    /// Returns whether the process that has the turn keeps it. If it does, the end is in the timer.
     fn goes_on(
         &self,
         now: Instant,
@@ -492,7 +492,7 @@ impl Processes {
     }
 
     /// Lets budgets grow, up to what a process has in a timeslice, or to the longest charge on the
-    /// device while it has something to run: for so long it may have to wait for a command.
+    /// device while it has something to run: the time for which it may have to wait for a command.
     fn grow(&mut self, now: Instant, device: DeviceId, queues: &QueueTable<'_>) {
         if !self.strict {
             return;

@@ -29,7 +29,7 @@ pub(crate) enum Place {
     Parked,
 }
 
-/// What queues are ordered by: the class first. Lower comes before higher.
+/// Key that queues are ordered by: the class first. Lower comes before higher.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Key {
     /// 0 to [`Key::CLASS_MAX`].
@@ -102,9 +102,9 @@ impl Field for Tag {
 }
 
 policy_state! {
-    /// What the policy remembers about a queue.
+    /// State of a queue.
     struct Node {
-        /// Its key, with `class`.
+        /// Key of the queue, with `class`.
         within: u64,
         /// The first of those below it in the heap.
         child: Link,
@@ -115,7 +115,7 @@ policy_state! {
         place: Place,
         tag: Tag,
         class: Class,
-        /// What it has used, in the unit of the policy.
+        /// Usage of the queue, in the unit of the policy.
         used: u64,
         /// Since when it waits.
         since: Instant,
@@ -156,7 +156,7 @@ impl Heads {
     }
 }
 
-/// What the policy remembers about a device: `D` is its own.
+/// State of a device: `D` is the policy's own part.
 type Device<'t, D> = StateCell<'t, (Heads, (AgedTurn, D)), DEVICE_WORDS>;
 
 /// The ready queues of a device; see the module. `D` is what the policy remembers of the device
@@ -169,12 +169,12 @@ pub(crate) struct Ready<'t, D: PolicyState> {
 }
 
 impl<'t, D: PolicyState> Ready<'t, D> {
-    /// Those of a device; `None` if there is no such device.
+    /// Ready queues of a device; `None` if there is no such device.
     pub(crate) fn on(queues: &QueueTable<'t>, device: DeviceId) -> Option<Self> {
         Some(Self { queues: *queues, id: device, device: queues.device_state(device)? })
     }
 
-    /// Those of each device.
+    /// Ready queues of each device.
     pub(crate) fn on_all(queues: &QueueTable<'t>) -> impl Iterator<Item = Self> + use<'t, D> {
         let queues = *queues;
         queues.devices().filter_map(move |device| Self::on(&queues, device))
@@ -240,7 +240,7 @@ impl<'t, D: PolicyState> Ready<'t, D> {
         queue.index() as u32 + 1
     }
 
-    /// What the policy remembers about the device.
+    /// Returns the policy's state of the device.
     pub(crate) fn state(&self) -> D {
         self.device.get().1.1
     }
@@ -270,7 +270,7 @@ impl<'t, D: PolicyState> Ready<'t, D> {
         self.set(Self::link(queue), |node| node.tag = Tag(tag));
     }
 
-    /// What a queue has used, in the unit of the policy.
+    /// Returns a queue's usage, in the unit of the policy.
     pub(crate) fn used(&self, queue: QueueId) -> u64 {
         self.get(Self::link(queue)).used
     }
@@ -305,7 +305,7 @@ impl<'t, D: PolicyState> Ready<'t, D> {
         self.heads().chosen_count
     }
 
-    /// Those that are chosen, the latest first.
+    /// Queues that are chosen, the latest first.
     pub(crate) fn chosen(&self) -> impl Iterator<Item = QueueId> + use<'t, D> {
         let this = *self;
         let known = move |link: Link| this.info(link).map(|info| (link, info.id));
@@ -383,7 +383,7 @@ impl<'t, D: PolicyState> Ready<'t, D> {
         self.enlist(Self::link(queue), Place::Parked);
     }
 
-    /// Whether one is parked.
+    /// Returns whether a queue is parked.
     pub(crate) fn any_parked(&self) -> bool {
         self.heads().parked != 0
     }

@@ -1,4 +1,4 @@
-//! What policies that share device time have in common: start-time fair turns.
+//! Common part of policies that share device time: start-time fair turns.
 //!
 //! Each queue has a *virtual time*, the device time that it has used divided by its weight, and on
 //! each device the ready queue that is behind most has the next turn. A turn ends when its queue is
@@ -42,13 +42,13 @@ pub(crate) const WEIGHT_MAX: u32 = 1_000_000;
 const GRACES: u64 = 50;
 /// The longest grace: what a turn is lengthened by need not grow with it.
 const GRACE_MAX: Duration = Duration::from_ms(1);
-/// What timers are ahead at least.
+/// Shortest time to a timer.
 pub(crate) const SOON: Duration = Duration::from_ns(1);
 /// A whole context, in permille.
 const WHOLE_CONTEXT: u32 = 1_000;
 
 policy_state! {
-    /// What the policy remembers about a device.
+    /// State of a device.
     struct Round {
         /// The class that the virtual time and the weight are of.
         class: u16,
@@ -191,8 +191,8 @@ impl Share {
         }
     }
 
-    /// What a queue has used is known. A queue that waits has kept the place that it was taken to
-    /// have used until then.
+    /// Notes that the usage of a queue is known. A queue that waits has kept the place that it was
+    /// taken to have used until then.
     fn accounted(&self, now: Instant, queue: QueueId, ready: &Ready<'_>) {
         match ready.place(queue) {
             Place::Chosen => ready.update(|round| round.accounted = now),
@@ -308,7 +308,7 @@ impl Share {
         }
     }
 
-    /// Whether the weight of a ready queue is part of the device's.
+    /// Returns whether the weight of a ready queue is part of the device's.
     fn counts(&self, queue: QueueId, ready: &Ready<'_>) -> bool {
         let class = ready.key(queue).class;
         !self.classes || class == ready.state().class
@@ -382,7 +382,7 @@ impl Share {
         self.begin(now, id, ready, out);
     }
 
-    /// Whether the queue that has the turn keeps it; otherwise it is taken back.
+    /// Returns whether the queue that has the turn keeps it; otherwise it is taken back.
     fn goes_on(&self, now: Instant, ready: &Ready<'_>, out: &mut Decisions<'_>) -> bool {
         let Some(info) = ready.chosen().next().and_then(|id| ready.queues.get(id)) else {
             return false;

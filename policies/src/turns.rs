@@ -20,7 +20,7 @@ use crate::engine::HOLD;
 use crate::ready::{Key, Place};
 
 policy_state! {
-    /// What the policy remembers about a device.
+    /// State of a device.
     struct Top {
         /// The class of the priority from which on ready queues run; 0 if none is ready.
         class: u16,
@@ -115,7 +115,7 @@ fn chosen_of(class: u16, ready: &Ready<'_>) -> Option<QueueId> {
     ready.chosen().find(|queue| ready.key(*queue).class == class)
 }
 
-/// Whether a queue of a class waits, if none of a higher one does.
+/// Returns whether a queue of a class waits, if none of a higher one does.
 fn waits_in(class: u16, ready: &Ready<'_>) -> bool {
     ready.best().is_some_and(|(_, key)| key.class == class)
 }

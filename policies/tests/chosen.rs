@@ -62,7 +62,7 @@ fn hints(byte: u8) -> Hints {
     hints
 }
 
-/// What a policy says of a ready queue: the lower, the sooner it runs; nothing if it must not.
+/// Key of a ready queue: the lower, the sooner it runs; nothing if it must not.
 type Key = fn(Instant, &QueueInfo) -> Option<u64>;
 
 fn by_deadline(_: Instant, info: &QueueInfo) -> Option<u64> {
@@ -303,7 +303,7 @@ fn places_are_for_ready_queues_and_per_device() {
     assert!(rig.scheduler.table().iter().all(|info| info.running));
 }
 
-/// Its queues need no gates then.
+/// Queues of the policy need no gates then.
 #[test]
 fn as_many_queues_as_run_at_a_time_are_not_held() {
     let mut rig = Rig::new("kedf");
@@ -364,7 +364,7 @@ fn who_takes_over_holds_idle_queues_that_must_not_run() {
     }
 }
 
-/// What was chosen under ageing is forgotten without it, so that it is no news when ageing is back.
+/// Choices under ageing are forgotten without it, so that they are no news when ageing is back.
 #[test]
 fn ageing_comes_back_to_no_old_choices() {
     let mut rig = Rig::new("hpf");

@@ -238,7 +238,7 @@ fn laxity_turns_into_urgency_when_time_has_passed() {
     assert_eq!(rig.scheduler.poll_timeout(), Some(at(600)));
 }
 
-// The policy's own words: each queue may become ready so many times.
+// The policy's own words: the number of times that each queue may become ready.
 
 struct Budget;
 

@@ -11,14 +11,14 @@ use xsched_policies::Any;
 /// How finely time goes by.
 pub(crate) const STEP: Duration = Duration::from_us(20);
 
-/// What a queue does.
+/// Work of a queue.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Load {
     /// The queue never stops.
     Endless,
     /// The queue works and pauses.
     Pausing(Duration, Duration),
-    /// The queue has so much to do in each period.
+    /// The queue has this much to do in each period.
     Periodic(Duration, Duration),
 }
 
@@ -107,7 +107,7 @@ impl Rig {
         }
     }
 
-    /// Those that may run share a step of device time.
+    /// Has those queues that may run share a step of device time.
     fn work(&mut self) {
         let table = self.scheduler.table();
         let runs = |queue: &Queue| {

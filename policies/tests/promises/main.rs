@@ -1,4 +1,4 @@
-//! What policies promise, on a device that does what it is told at once.
+//! Promises of policies, on a device that does what it is told at once.
 
 mod ageing;
 mod device;

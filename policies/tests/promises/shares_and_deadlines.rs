@@ -1,4 +1,4 @@
-//! What policies promise, for random workloads on a device that does what it is told at once.
+//! Promises of policies, for random workloads on a device that does what it is told at once.
 
 use crate::device::{Load, Rig, STEP};
 use proptest::prelude::*;
@@ -140,7 +140,7 @@ proptest! {
     }
 }
 
-/// The same load under a policy that does not look at deadlines misses some.
+/// Shows that the load under a policy that does not look at deadlines misses some.
 #[test]
 fn the_load_is_one_that_can_be_missed() {
     let mut rig = Rig::new("hpf", None);
