@@ -9,12 +9,12 @@ use xsched_core::hal::HalError;
 
 use crate::reach::Reach;
 
-/// What a device says about itself.
+/// Description of a device by its driver.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct About {
     /// The vendor's name of the device.
     pub device: String,
-    /// Its PCI id: domain, bus and device, as in `0000:3b:00`.
+    /// PCI id of the device: domain, bus and device, as in `0000:3b:00`.
     pub pci: String,
     /// The driver's own words for its version.
     pub driver: String,
@@ -24,18 +24,17 @@ pub struct About {
     pub units: u32,
     /// Priorities of streams, the least urgent first. Equal if there is only one.
     pub priorities: (i32, i32),
-    /// It runs what several processes launch at the same time, as an AMD GPU does, or an NVIDIA GPU
-    /// with MPS. Otherwise it changes between them by time slices.
+    /// True if the device runs what several processes launch at the same time, as an AMD GPU does,
+    /// or an NVIDIA GPU with MPS. Otherwise it changes between them by time slices.
     pub side_by_side: bool,
 }
 
-/// What a user's stream is.
+/// Kind of a user's stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StreamKind {
-    /// Whether it is the legacy default stream, which waits for all blocking streams and they for
-    /// it.
+    /// True for the legacy default stream, which waits for all blocking streams and they for it.
     pub legacy_default: bool,
-    /// Whether it waits for the legacy default stream, and that for it.
+    /// True if the stream waits for the legacy default stream, and that for it.
     pub blocking: bool,
     /// No other stream can end up in the same hardware queue. `None` if that does not matter on
     /// this device.
@@ -49,7 +48,7 @@ pub struct FlagMemory {
     pub host: NonNull<AtomicU32>,
     /// Where the device sees it.
     pub device: u64,
-    /// Its length in bytes.
+    /// Length in bytes.
     pub bytes: usize,
 }
 
@@ -58,8 +57,8 @@ unsafe impl Send for FlagMemory {}
 // SAFETY: see above.
 unsafe impl Sync for FlagMemory {}
 
-/// What streams of a vendor can do: a thin layer over the driver, without state of its own but the
-/// device it is for.
+/// Streams of a vendor: a thin layer over the driver, without state of its own but the device it
+/// is for.
 ///
 /// No call may block until the device gets somewhere. Calls are made on many threads; between
 /// [`StreamApi::enter`] and the drop of its answer, or without it where that is said.
@@ -68,7 +67,7 @@ pub trait StreamApi: Debug + Send + Sync + 'static {
     type Stream: Copy + Debug + Eq + Send + Sync + 'static;
     /// An event's handle.
     type Event: Copy + Debug + Send + Sync + 'static;
-    /// What the vendor's own commands are, for launches without a closure.
+    /// Command of the vendor's own kind, for launches without a closure.
     type Native: Clone + Debug + Send + Sync + 'static;
     /// Makes the device current on a thread until it is dropped.
     type Entered<'a>
@@ -80,7 +79,7 @@ pub trait StreamApi: Debug + Send + Sync + 'static {
     /// A short name, such as `cuda`.
     fn name(&self) -> &'static str;
 
-    /// What the device is.
+    /// Returns the description of the device.
     fn about(&self) -> &About;
 
     /// Why streams cannot wait for a word in memory, if they cannot, in words for the user.
@@ -136,7 +135,7 @@ pub trait StreamApi: Debug + Send + Sync + 'static {
     /// It is alive.
     unsafe fn synchronize(&self, stream: Self::Stream) -> Result<(), Self::Error>;
 
-    /// What a user's stream is.
+    /// Returns the kind of a user's stream.
     ///
     /// # Errors
     /// If it is none, or of a kind whose meaning depends on the thread or on a capture under way.
@@ -193,7 +192,7 @@ pub trait StreamApi: Debug + Send + Sync + 'static {
     /// Both are alive.
     unsafe fn record(&self, event: Self::Event, stream: Self::Stream) -> Result<(), Self::Error>;
 
-    /// Whether an event has completed. Needs no [`StreamApi::enter`].
+    /// Returns whether an event has completed. Needs no [`StreamApi::enter`].
     ///
     /// # Errors
     /// If a command has failed, or the driver refuses.
@@ -202,14 +201,14 @@ pub trait StreamApi: Debug + Send + Sync + 'static {
     /// It is alive.
     unsafe fn query(&self, event: Self::Event) -> Result<bool, Self::Error>;
 
-    /// Whether [`StreamApi::is_done`] is cheaper than an event. Without it, time for which the
-    /// stream was idle counts as device time if the next command comes before the next poll.
+    /// Returns whether [`StreamApi::is_done`] is cheaper than an event. Without it, time for which
+    /// the stream was idle counts as device time if the next command comes before the next poll.
     fn sees_ends(&self) -> bool {
         false
     }
 
-    /// Whether everything in a stream has run. Needs no [`StreamApi::enter`]. Called only if
-    /// [`StreamApi::sees_ends`].
+    /// Returns whether everything in a stream has run. Needs no [`StreamApi::enter`]. Called only
+    /// if [`StreamApi::sees_ends`].
     ///
     /// # Errors
     /// If a command has failed, or the driver refuses.
@@ -241,7 +240,7 @@ pub trait StreamApi: Debug + Send + Sync + 'static {
     /// the stream got past this.
     unsafe fn wait_zero(&self, stream: Self::Stream, word: u64) -> Result<(), Self::Error>;
 
-    /// Whether streams can write numbers into words and wait for them.
+    /// Returns whether streams can write numbers into words and wait for them.
     fn has_numbers(&self) -> bool {
         false
     }
@@ -282,7 +281,7 @@ pub trait StreamApi: Debug + Send + Sync + 'static {
         Ok(())
     }
 
-    /// Allocates flag memory of so many bytes.
+    /// Allocates flag memory of `bytes` bytes.
     ///
     /// # Errors
     /// If the driver refuses, or has such memory in pieces of 8 bytes only.
@@ -337,7 +336,8 @@ pub trait StreamApi: Debug + Send + Sync + 'static {
         stream: Self::Stream,
     ) -> Result<(), Self::Error>;
 
-    /// Which queues of the hardware a command of the vendor's goes into, where streams share some.
+    /// Returns the hardware queues that a command of the vendor's goes into, where streams share
+    /// some.
     fn reach_of(&self, _: &Self::Native) -> Reach {
         Reach::Ring
     }

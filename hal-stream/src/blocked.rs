@@ -11,11 +11,11 @@ use crate::launches::{Call, UnderWay};
 use crate::sync::Word;
 use crate::thread_state::{Reading, State, Threads};
 
-/// A launch whose thread waits for processors counts as blocked after so many times the span. On a
-/// machine with three times as many busy threads as processors few waits take longer.
+/// Multiple of the span after which a launch whose thread waits for processors counts as blocked.
+/// On a machine with three times as many busy threads as processors few waits take longer.
 pub(crate) const STARVED_MAX: u32 = 100;
-/// A copy beside one that is held counts as blocked by it after so long. Before, it may just have
-/// much to wait for in its own stream.
+/// Time after which a copy beside one that is held counts as blocked by it. Before, it may just
+/// have much to wait for in its own stream.
 pub(crate) const COPY_MAX: Duration = Duration::from_millis(100);
 
 /// Launches that the watch has seen under way.
@@ -67,7 +67,7 @@ struct Sighting {
     /// From when on its time counts, and for how long its thread had waited for processors then.
     since: Instant,
     waited_ns: Option<u64>,
-    /// Its thread was seen to wait for a processor.
+    /// Set once the launch's thread was seen to wait for a processor.
     starved: bool,
 }
 
@@ -80,7 +80,7 @@ pub(crate) struct LongLaunch<W> {
     state: Option<State>,
 }
 
-/// What the watch finds.
+/// Launches that the watch finds.
 #[derive(Debug)]
 pub(crate) struct Found<W> {
     /// Launches that do not return.
@@ -184,8 +184,8 @@ impl Sighting {
         Self { queue, number, first: now, since: now, waited_ns, starved: false }
     }
 
-    /// Whether the driver keeps a launch whose time is over. If its thread only waited for a
-    /// processor, its time begins anew.
+    /// Returns whether the driver keeps a launch whose time is over. If its thread only waited for
+    /// a processor, its time begins anew.
     fn is_blocked(
         &mut self,
         now: Instant,
@@ -211,7 +211,7 @@ impl<W> LongLaunch<W> {
 }
 
 impl<W: Word> LongLaunch<W> {
-    /// Whether it has not returned yet.
+    /// Returns whether the launch has not returned yet.
     pub(crate) fn is_under_way(&self) -> bool {
         let now = self.member.launches.under_way();
         now.is_some_and(|launch| launch.number == self.launch.number)
@@ -239,7 +239,7 @@ impl<W> fmt::Display for LongLaunch<W> {
     }
 }
 
-/// What messages say of launches.
+/// Lists launches for messages.
 pub(crate) fn list<W>(launches: &[LongLaunch<W>]) -> String {
     launches.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
 }
@@ -273,7 +273,7 @@ mod tests {
             }
         }
 
-        /// What is blocked and what is starved at a time, with all threads as `reading` says.
+        /// Lists blocked and starved launches at a time, with all threads as `reading` says.
         fn at(&mut self, ended: u64, ms: u32, reading: Option<Reading>) -> (String, String) {
             let now = self.start + BLOCKED_AFTER * ms;
             let found = self.launches.at(&self.members, ended, now, BLOCKED_AFTER, &reading);

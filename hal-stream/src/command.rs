@@ -52,7 +52,7 @@ impl<A: StreamApi> StreamCommand<A> {
         Self { body, kind: 0, expected_ns: None, reach: Reach::Ring }
     }
 
-    /// What a caller launches by itself, between [`Submit::begin_launch`] and its end.
+    /// Command for what a caller launches by itself, between [`Submit::begin_launch`] and its end.
     ///
     /// [`Submit::begin_launch`]: xsched_core::hal::Submit::begin_launch
     #[must_use]

@@ -21,7 +21,7 @@ const SHARES: u64 = 2;
 /// The queues of a device that have work, from when on there are more queues than connections.
 #[derive(Debug)]
 pub(crate) struct Connections {
-    /// So many queues with work share none.
+    /// Largest number of queues with work that share no connection.
     most: usize,
     queues: usize,
     /// Streams wait for each other on the device.
@@ -31,17 +31,17 @@ pub(crate) struct Connections {
 }
 
 impl Connections {
-    /// Those of a device on which so many queues with work share none.
+    /// Connections of a device on which `most` queues with work share none.
     pub(crate) const fn new(most: usize) -> Self {
         Self { most, queues: 0, waits: false, busy: 0, sharing: 0 }
     }
 
-    /// Whether there may ever be too few.
+    /// Returns whether there may ever be too few.
     pub(crate) const fn are_limited(&self) -> bool {
         self.most < usize::MAX
     }
 
-    /// There are so many queues now. Whether there may be too few connections for them.
+    /// Sets the number of queues. Returns whether there may be too few connections for them.
     pub(crate) const fn resize(&mut self, queues: usize) -> bool {
         self.queues = queues;
         self.are_too_few()
@@ -51,7 +51,7 @@ impl Connections {
         self.queues > self.most
     }
 
-    /// Whether a queue with work may share one.
+    /// Returns whether a queue with work may share a connection.
     pub(crate) const fn are_shared(&self) -> bool {
         self.sharing > 0 || self.waits && self.are_too_few()
     }
@@ -63,7 +63,7 @@ impl Connections {
         is_new
     }
 
-    /// Whether a queue has work may have changed.
+    /// Notes that a queue may have begun or ended to have work.
     pub(crate) fn note<W: Word>(&mut self, member: &GatedStream<W>) {
         match (member.counted(), member.is_busy()) {
             (IDLE, true) => {

@@ -12,18 +12,18 @@ pub enum StreamError<E: std::error::Error + 'static> {
     /// The driver refused something.
     #[error("{during}: {source}")]
     Driver {
-        /// What was being done.
+        /// Operation that failed.
         during: &'static str,
         /// The driver's error.
         source: E,
     },
-    /// There is no memory left for the flags of gates.
+    /// Memory for the flags of gates is used up.
     #[error("the driver gave no memory for the flags of gates; close queues")]
     NoFlags,
     /// More fences are on their way than the hardware queue can hold.
     #[error("{fences} fences are on their way already; wait for one")]
     FencesFull {
-        /// So many.
+        /// Number of fences.
         fences: usize,
     },
     /// Only the thread of a stream can put a fence into it.
@@ -41,7 +41,7 @@ pub enum StreamError<E: std::error::Error + 'static> {
     /// The word is that of another device.
     #[error("the gate's word was taken from another device; take one from the queue's own")]
     WordOfOtherDevice,
-    /// There is no page that a scheduler in another process shares.
+    /// Page that a scheduler in another process shares cannot be had.
     #[error("no page of gate words from the scheduler: {0}")]
     Page(#[source] std::io::Error),
     /// A thread of the backend could not be started.

@@ -48,17 +48,18 @@ impl FlagWord {
         Self { host: memory.host, device: memory.device, unit: None, is_own: false }
     }
 
-    /// Whether the device holds what waits for it.
+    /// Returns whether the device holds what waits for the word.
     pub(crate) fn is_set(&self) -> bool {
         self.atomic().load(Ordering::Relaxed) != 0
     }
 
-    /// What the device has written into it last.
+    /// Returns the value that the device has written into the word last.
     pub(crate) fn value(&self) -> u32 {
         self.atomic().load(Ordering::Acquire)
     }
 
-    /// What changes with each hold of the unit, and whether it is held; `None` if it is of none.
+    /// Returns a number that changes with each hold of the unit, and whether the unit is held;
+    /// `None` if the word is of none.
     pub(crate) fn unit_stamp(&self) -> Option<(u32, bool)> {
         let held = self.atomic().load(Ordering::Relaxed) & !OWNER_BIT != 0;
         self.header().map(|header| (header.heartbeat.load(Ordering::Relaxed), held))
@@ -69,12 +70,13 @@ impl FlagWord {
         self.is_alone().then(|| self.device - SharedPage::offset_of_gate(0) as u64)
     }
 
-    /// Whether the one that holds its unit says that others have the device in turns with it.
+    /// Returns whether the holder of the word's unit says that others have the device in turns with
+    /// it.
     pub(crate) fn is_time_sliced(&self) -> bool {
         self.header().is_some_and(PageHeader::is_time_sliced)
     }
 
-    /// Whether it says that the unit is held for no others.
+    /// Returns whether the holder says that the unit is held for no others.
     pub(crate) fn is_spared(&self) -> bool {
         self.header().is_some_and(|header| header.rank() == NodeRank::Highest)
     }
@@ -98,7 +100,7 @@ impl FlagWord {
         }
     }
 
-    /// Whether the one that holds its unit has no use for when the unit's work begins or ends.
+    /// Returns whether the holder of the unit has no use for when the unit's work begins or ends.
     pub(crate) fn is_unattended(&self) -> bool {
         let wants = |header: &PageHeader| header.daemon_wants_wakeups.load(Ordering::Relaxed) != 0;
         self.header().is_some_and(|header| !wants(header))

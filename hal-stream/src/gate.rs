@@ -44,7 +44,7 @@ enum ForeignBits {
 enum Life {
     #[default]
     Closes,
-    /// This process closes it no more.
+    /// This process closes the gate no more.
     StaysOpen,
     /// The queue has gone, and its word with it.
     Gone,
@@ -147,7 +147,7 @@ impl<W: Word> Gate<W> {
         }
     }
 
-    /// Whether the queue is held and the gate is closed, or is but for calls.
+    /// Returns whether the queue is held and the gate is closed, or is but for calls.
     pub(crate) fn is_held(&self) -> bool {
         lock(&self.state).own != OwnBit::Open
     }
@@ -160,7 +160,7 @@ impl<W: Word> Gate<W> {
         }
     }
 
-    /// Whether this process closes the gate no more.
+    /// Returns whether this process closes the gate no more.
     pub(crate) fn stays_open(&self) -> bool {
         lock(&self.state).life == Life::StaysOpen
     }
@@ -177,7 +177,7 @@ impl<W: Word> Gate<W> {
         &self.word
     }
 
-    /// Whether this process has closed the gate.
+    /// Returns whether this process has closed the gate.
     pub(crate) fn is_closed(&self) -> bool {
         lock(&self.state).closed_since.is_some()
     }
@@ -197,7 +197,7 @@ impl<W: Word> Gate<W> {
         lock(&self.state).opened_at
     }
 
-    /// Whether this process has not closed the gate since then.
+    /// Returns whether this process has not closed the gate since then.
     pub(crate) fn is_open_since(&self, then: Option<Instant>) -> bool {
         let state = lock(&self.state);
         state.closed_since.is_none() && state.opened_at <= then

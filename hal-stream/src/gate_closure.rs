@@ -1,4 +1,4 @@
-//! Which gates may be closed: a pure function of a view of all streams.
+//! Gates that may be closed: a pure function of a view of all streams.
 //!
 //! A gate that is closed stops more than its stream: what waits there stops its whole hardware
 //! ring, copies wait for those in front of them in the queue of a copy engine, and the legacy
@@ -23,7 +23,7 @@ pub(crate) enum Ring {
     Own,
     /// Other streams may be in it, all of which have queues.
     Shared(u64),
-    /// It may be any that others share.
+    /// The ring may be any that others share.
     Unknown,
 }
 
@@ -65,15 +65,15 @@ pub(crate) enum ForeignHold {
     None,
     /// A scheduler of a node that holds all streams of the process together lets it run.
     Released,
-    /// Such a scheduler holds the process.
+    /// A scheduler of a node that holds all streams of the process together holds them.
     Held,
     /// A scheduler of a node that holds the stream apart from others lets it run.
     ReleasedApart,
-    /// Such a scheduler holds the stream.
+    /// A scheduler of a node that holds the stream apart from others holds it.
     HeldApart,
     /// A process holds it that shares a page with this one, without a scheduler of a node.
     HeldInPage,
-    /// Its holder was silent for longer than the lease.
+    /// The holder was silent for longer than the lease.
     Overdue,
 }
 
@@ -110,7 +110,7 @@ pub(crate) enum OwnBit {
     Closed,
 }
 
-/// What this process does with the word of a gate.
+/// Action of this process on the word of a gate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct GateState {
     pub(crate) own: OwnBit,
@@ -119,7 +119,7 @@ pub(crate) struct GateState {
 }
 
 impl StreamView {
-    /// Whether another process has the stream's gate closed, or would but for an opening.
+    /// Returns whether another process has the stream's gate closed, or would but for an opening.
     fn is_held_by_others(&self) -> bool {
         !matches!(
             self.foreign,
@@ -127,7 +127,7 @@ impl StreamView {
         )
     }
 
-    /// Whether what waits at this stream's gate stops work of another one.
+    /// Returns whether what waits at this stream's gate stops work of another one.
     fn stops(&self, other: &Self) -> bool {
         let in_ring = match (self.ring, other.ring) {
             (Ring::Own, _) | (_, Ring::Own) => false,
@@ -148,8 +148,8 @@ impl DeviceView<'_> {
         [self.device_calls, self.blocked_calls].iter().any(|calls| *calls > 0)
     }
 
-    /// Whether a scheduler of a node holds some streams apart from others, and lets some run: what
-    /// those wait for may be held.
+    /// Returns whether a scheduler of a node holds some streams apart from others, and lets some
+    /// run: what those wait for may be held.
     pub(crate) fn is_partly_held(&self) -> bool {
         let any = |holds: &[ForeignHold]| self.streams.iter().any(|s| holds.contains(&s.foreign));
         any(&[ForeignHold::HeldApart]) && any(&[ForeignHold::Released, ForeignHold::ReleasedApart])
@@ -174,7 +174,7 @@ impl DeviceView<'_> {
         closed
     }
 
-    /// Whether streams that are held apart would stop what is to go on.
+    /// Returns whether streams that are held apart would stop what is to go on.
     fn opens_apart(&self, closed: &[bool]) -> bool {
         let goes_on = |(stream, closed): (&StreamView, &bool)| {
             stream.work != Work::None && !closed && !stream.is_held_by_others()
@@ -184,7 +184,7 @@ impl DeviceView<'_> {
     }
 }
 
-/// Which gates may be closed, of this process's and of other processes' holds.
+/// Returns the gates that may be closed, of this process's and of other processes' holds.
 pub(crate) fn gates_to_close(device: &DeviceView<'_>) -> Vec<GateState> {
     let closed = device.closed_but_for_calls();
     let opens_apart = device.opens_apart(&closed);
@@ -205,7 +205,7 @@ pub(crate) fn gates_to_close(device: &DeviceView<'_>) -> Vec<GateState> {
     device.streams.iter().zip(&closed).map(state).collect()
 }
 
-/// Whether the legacy default stream may wait for blocking streams now.
+/// Returns whether the legacy default stream may wait for blocking streams now.
 pub(crate) fn legacy_waits_for_blocking(streams: &[StreamView]) -> bool {
     let has_work = |s: &StreamView| s.role == Role::Legacy && s.work != Work::None;
     streams.iter().any(has_work) && streams.iter().any(|s| s.role == Role::Blocking)

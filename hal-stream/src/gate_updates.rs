@@ -74,12 +74,12 @@ impl<W: Word + 'static> GateRegistry<W> {
         is_first
     }
 
-    /// What was about to be launched was not.
+    /// Notes that what was about to be launched was not.
     pub(crate) fn fail(&self, member: &GatedStream<W>, launched: u64) {
         self.note(member, |member| member.set_launched(launched.saturating_sub(1)));
     }
 
-    /// So many commands of a queue have run.
+    /// Sets the number of a queue's commands that have run.
     pub(crate) fn end(&self, member: &GatedStream<W>, retired: u64) {
         self.note(member, |member| member.set_retired(retired));
     }
@@ -97,7 +97,7 @@ impl<W: Word + 'static> GateRegistry<W> {
         }
     }
 
-    /// The same for a queue whose gate depends on others.
+    /// Carries out `note` for a queue whose gate depends on others.
     fn note_counted(&self, member: &GatedStream<W>, note: impl FnOnce(&GatedStream<W>)) {
         let mut members = lock(&self.members);
         let is_as = |member: &GatedStream<W>| (member.view(), member.counted());
@@ -119,7 +119,7 @@ impl<W: Word + 'static> GateRegistry<W> {
         }
     }
 
-    /// Whether more than the scheduler's request says if the gate is closed.
+    /// Returns whether more than the scheduler's request says if the gate is closed.
     fn is_coupled(&self, member: &GatedStream<W>) -> bool {
         member.coupling.is_any() || self.counts.load(Ordering::Relaxed) != 0
     }
@@ -135,9 +135,9 @@ impl<W: Word + 'static> GateRegistry<W> {
         }
     }
 
-    /// Whether gates are open for other streams than their own: for the legacy default stream, or
-    /// since a stream that is held has work in queues that others share, which go on. A backend
-    /// that stops queues in another way must not stop them then either.
+    /// Returns whether gates are open for other streams than their own: for the legacy default
+    /// stream, or since a stream that is held has work in queues that others share, which go on. A
+    /// backend that stops queues in another way must not stop them then either.
     pub(crate) fn are_left_open(members: &Members<W>) -> bool {
         let views: Vec<_> = members.all().map(|member| member.view()).collect();
         let holds_up = |member: Arc<GatedStream<W>>| {
@@ -147,7 +147,7 @@ impl<W: Word + 'static> GateRegistry<W> {
         legacy_waits_for_blocking(&views) || members.all().any(holds_up)
     }
 
-    /// What is to be done with each gate.
+    /// Returns the action on each gate.
     pub(crate) fn decide(members: &Members<W>) -> Decision<W> {
         let members_now: Vec<_> = members.all().collect();
         let views: Vec<_> = members_now.iter().map(|member| member.view()).collect();
@@ -166,7 +166,7 @@ impl<W: Word + 'static> GateRegistry<W> {
     }
 }
 
-/// What is to be done with each gate.
+/// Action on each gate.
 #[derive(Debug)]
 pub(crate) struct Decision<W>(Vec<(Arc<GatedStream<W>>, GateState)>);
 

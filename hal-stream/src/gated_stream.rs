@@ -24,7 +24,7 @@ impl Coupling {
     /// A gate that stops its own stream alone.
     pub(crate) const NONE: Self = Self { ring: Ring::Own, role: Role::Plain, may_spread: false };
 
-    /// Whether more than the scheduler's request says if the gate is closed.
+    /// Returns whether more than the scheduler's request says if the gate is closed.
     pub(crate) fn is_any(self) -> bool {
         self != Self::NONE
     }
@@ -46,7 +46,7 @@ pub(crate) struct GatedStream<W> {
     retired: AtomicU64,
     /// One past the last command, of those that go into other rings as well.
     spread: AtomicU64,
-    /// The same of those that go into queues of copy engines.
+    /// One past the last command, of those that go into queues of copy engines.
     copied: AtomicU64,
     /// How [`Connections`](crate::connections::Connections) counts it.
     counted: AtomicU64,
@@ -72,12 +72,12 @@ impl<W: Word> GatedStream<W> {
         }
     }
 
-    /// It has this burst.
+    /// Sets the burst of the stream.
     pub(crate) fn with_burst(self, burst: &Burst) -> Self {
         Self { launches: LaunchCounter::with_burst(burst), ..self }
     }
 
-    /// Whether the scheduler holds the queue.
+    /// Returns whether the scheduler holds the queue.
     pub(crate) fn is_hold_requested(&self) -> bool {
         self.hold_requested.load(Ordering::Relaxed) != 0
     }
@@ -86,22 +86,23 @@ impl<W: Word> GatedStream<W> {
         self.hold_requested.store(u64::from(held), Ordering::Relaxed);
     }
 
-    /// Whether something of it is on the device, or about to be.
+    /// Returns whether something of the stream is on the device, or about to be.
     pub(crate) fn is_busy(&self) -> bool {
         self.launched.load(Ordering::Relaxed) > self.retired.load(Ordering::Relaxed)
     }
 
-    /// Whether some of what it has on the device may be in any ring that streams share.
+    /// Returns whether some of the stream's work on the device may be in any ring that streams
+    /// share.
     pub(crate) fn is_spread(&self) -> bool {
         self.is_busy() && self.spread.load(Ordering::Relaxed) > self.retired.load(Ordering::Relaxed)
     }
 
-    /// Whether some of what it has on the device is in the queue of a copy engine.
+    /// Returns whether some of the stream's work on the device is in the queue of a copy engine.
     pub(crate) fn has_copies(&self) -> bool {
         self.is_busy() && self.copied.load(Ordering::Relaxed) > self.retired.load(Ordering::Relaxed)
     }
 
-    /// Whether some of its work is in queues that other streams' commands wait in.
+    /// Returns whether some of the stream's work is in queues that other streams' commands wait in.
     pub(crate) fn has_work_in_shared_queues(&self) -> bool {
         self.is_spread() || self.has_copies()
     }
@@ -123,8 +124,8 @@ impl<W: Word> GatedStream<W> {
         StreamView { ring, role: self.coupling.role, work, hold, foreign }
     }
 
-    /// The last of so many commands goes into these queues, if streams share them. Whether it is
-    /// the first that goes into other rings.
+    /// Sets the queues that the last of `launched` commands goes into, if streams share them.
+    /// Returns whether it is the first that goes into other rings.
     pub(crate) fn set_reach(&self, launched: u64, reach: Reach) -> bool {
         if !self.coupling.may_spread || reach == Reach::Ring {
             return false;
@@ -133,12 +134,12 @@ impl<W: Word> GatedStream<W> {
         reach == Reach::All && self.spread.swap(launched, Ordering::Relaxed) == 0
     }
 
-    /// It will have had so many commands.
+    /// Sets the number of commands that the stream will have had.
     pub(crate) fn set_launched(&self, launched: u64) {
         self.launched.store(launched, Ordering::Relaxed);
     }
 
-    /// So many of its commands have run.
+    /// Sets the number of the stream's commands that have run.
     pub(crate) fn set_retired(&self, retired: u64) {
         self.retired.store(retired, Ordering::Relaxed);
     }
@@ -147,13 +148,13 @@ impl<W: Word> GatedStream<W> {
         self.counted.load(Ordering::Relaxed)
     }
 
-    /// It counts so from now on.
+    /// Sets how the stream is counted from now on.
     pub(crate) fn count_as(&self, counted: u64) {
         self.counted.store(counted, Ordering::Relaxed);
     }
 
-    /// Whether its gate is open though the scheduler holds it, and for how long is not known: it
-    /// stays open, or it would stop others.
+    /// Returns whether the gate is open though the scheduler holds the stream, and for how long is
+    /// not known: it stays open, or it would stop others.
     pub(crate) fn is_left_open(&self) -> bool {
         let may_be_left = self.coupling.is_any() || self.is_hold_requested();
         self.gate.stays_open() || may_be_left && !self.gate.is_held()

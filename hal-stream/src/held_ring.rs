@@ -1,4 +1,4 @@
-//! Whether the queues of the hardware that a queue shares with others are held as a whole.
+//! Holds, as a whole, of the hardware queues that a queue shares with others.
 
 use std::sync::{Arc, OnceLock, Weak};
 
@@ -6,9 +6,9 @@ use crate::flags::FlagWord;
 use crate::gate_closure::Ring;
 use crate::gated_stream::GatedStream;
 
-/// Whether all streams in the hardware ring of a queue are held, or have nothing to do, and so are
-/// those with commands where some of the queue's wait: a backend that stops whole rings asks it
-/// before it stops this one, and again and again while it does.
+/// Check that all streams in the hardware ring of a queue are held, or have nothing to do, and
+/// so are those with commands where some of the queue's wait: a backend that stops whole rings asks
+/// it before it stops this one, and again and again while it does.
 ///
 /// It knows nothing until a queue is opened with it
 /// ([`StreamConfig::held_ring_to`](crate::StreamConfig::held_ring_to)).

@@ -9,7 +9,7 @@ use xsched_hal_process::burst::Burst;
 use crate::sync::{AtomicU64, fence};
 use crate::thread_state;
 
-/// What a launch, or the probe, asks of the driver.
+/// Call of a launch, or of the probe, into the driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Call {
     /// The command itself.
@@ -18,7 +18,7 @@ pub(crate) enum Call {
     Gate = 2,
     /// An event, which is made and recorded.
     Event = 3,
-    /// Whether the stream has ended.
+    /// A query whether the stream has ended.
     Query = 4,
     /// An event of the probe, which is made and destroyed.
     Probe = 5,
@@ -70,7 +70,7 @@ impl LaunchCounter {
         Self { word: AtomicU64::new(0), burst: None }
     }
 
-    /// That of a queue with a burst.
+    /// Counter of a queue with a burst.
     pub(crate) fn with_burst(burst: &Burst) -> Self {
         Self { burst: Some(burst.clone()), ..Self::new() }
     }
@@ -103,8 +103,8 @@ impl LaunchCounter {
         }
     }
 
-    /// Whether no launch is under way. Then those that have ended are seen with all that they did,
-    /// and those that begin later see what the caller saw before.
+    /// Returns whether no launch is under way. Then those that have ended are seen with all that
+    /// they did, and those that begin later see what the caller saw before.
     pub(crate) fn is_between(&self) -> bool {
         fence(Ordering::SeqCst);
         self.word.load(Ordering::Acquire) & CALL == 0
@@ -129,7 +129,7 @@ pub(crate) struct UnderWay {
     pub(crate) number: u64,
     /// The thread that launches, as [`thread_state::current`] says.
     pub(crate) thread: u32,
-    /// What it does now.
+    /// Call that the launch is in now.
     pub(crate) call: Call,
 }
 

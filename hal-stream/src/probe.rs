@@ -1,4 +1,4 @@
-//! Whether calls into the driver return.
+//! Checks that calls into the driver return.
 
 use crate::api::StreamApi;
 

@@ -170,7 +170,7 @@ impl<A: StreamApi> Queue<A> {
         self.note_entries(1);
     }
 
-    /// So much was put into the stream.
+    /// Notes that `more` entries were put into the stream.
     pub(crate) fn note_entries(&self, more: u64) {
         let entries = self.entries.load(Ordering::Relaxed);
         self.entries.store(entries + more, Ordering::Relaxed);

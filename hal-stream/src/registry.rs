@@ -22,7 +22,7 @@ const POLL_MIN: Duration = Duration::from_micros(100);
 #[derive(Debug)]
 pub(crate) struct GateRegistry<W> {
     pub(crate) members: Mutex<Members<W>>,
-    /// What the probe waits for.
+    /// Signal that the probe waits for.
     pub(crate) held_signal: Arc<HeldSignal>,
     /// Queues that are held.
     pub(crate) held: AtomicU64,
@@ -42,7 +42,7 @@ pub(crate) struct GateRegistry<W> {
     pub(crate) calls: &'static Calls,
 }
 
-/// Those of this process.
+/// Calls of this process.
 pub static CALLS: Calls = Calls::new();
 
 /// The queues, and what opens the gates of all of them.
@@ -66,14 +66,13 @@ impl<W> Members<W> {
 }
 
 impl<W: Word + 'static> GateRegistry<W> {
-    /// The same for a device on which none do.
+    /// Registry for a device on which no queues share a connection.
     #[cfg(test)]
     pub(crate) fn new(blocked_after: Duration, lease: Duration) -> Self {
         Self::limited(blocked_after, lease, usize::MAX)
     }
 
-    /// A registry without a watch, for a device on which so many queues with work share no
-    /// connection.
+    /// Registry without a watch, for a device on which `most` queues with work share no connection.
     pub(crate) fn limited(blocked_after: Duration, lease: Duration, most: usize) -> Self {
         let connections = Connections::new(most);
         let is_limited = connections.are_limited();
@@ -103,7 +102,7 @@ impl<W: Word + 'static> GateRegistry<W> {
         self.start_with(System)
     }
 
-    /// The same with a watch that has another view of threads.
+    /// Starts a watch that has another view of threads.
     fn start_with(self, threads: impl Threads + Send + 'static) -> std::io::Result<Arc<Self>> {
         let gates = Arc::new(self);
         let (weak, mut watch) = (Arc::downgrade(&gates), Watch::new());
@@ -152,7 +151,7 @@ impl<W: Word + 'static> GateRegistry<W> {
         GatesOpen { gates: self }
     }
 
-    /// Those that were [left open](GatesOpen::leave_open), until the guard is dropped.
+    /// Gates that were [left open](GatesOpen::leave_open), until the guard is dropped.
     pub(crate) fn left_open(&self) -> GatesOpen<'_, W> {
         GatesOpen { gates: self }
     }
@@ -166,14 +165,14 @@ impl<W: Word + 'static> GateRegistry<W> {
         self.recompute_gates(&members);
     }
 
-    /// Whether all gates are open for calls, or those of blocking queues have to be, or those of
-    /// queues with work where that of others waits.
+    /// Returns whether all gates are open for calls, or those of blocking queues have to be, or
+    /// those of queues with work where that of others waits.
     pub(crate) fn all_open(&self) -> bool {
         let members = lock(&self.members);
         members.device_calls > 0 || members.blocked_calls > 0 || Self::are_left_open(&members)
     }
 
-    /// Whether another process holds all gates of this one.
+    /// Returns whether another process holds all gates of this one.
     pub(crate) fn is_unit_held(&self) -> bool {
         let members = lock(&self.members);
         members.all().any(|member| {
@@ -228,7 +227,7 @@ impl<W: Word + 'static> GateRegistry<W> {
         (members.all().collect(), members.ended)
     }
 
-    /// Whether this process or another one holds a queue.
+    /// Returns whether this process or another one holds a queue.
     fn is_any_closed(&self, members: &Members<W>) -> bool {
         self.held.load(Ordering::Relaxed) > 0
             || members.all().any(|member| member.gate.foreign_heartbeat().is_some())
@@ -242,7 +241,7 @@ pub(crate) struct GatesOpen<'a, W: Word + 'static> {
 }
 
 impl<W: Word + 'static> GatesOpen<'_, W> {
-    /// They stay open after this: see [`GateRegistry::left_open`].
+    /// Leaves the gates open after this: see [`GateRegistry::left_open`].
     pub(crate) fn leave_open(self) {
         std::mem::forget(self);
     }
@@ -257,7 +256,7 @@ impl<W: Word + 'static> Drop for GatesOpen<'_, W> {
     }
 }
 
-/// What the watch of a device knows.
+/// State of the watch of a device.
 #[derive(Debug)]
 struct Watch<W> {
     launches: LaunchWatch,
@@ -265,7 +264,7 @@ struct Watch<W> {
     calls: CallsWatch,
     /// Launches for which the gates are open.
     blocked: Vec<LongLaunch<W>>,
-    /// The gates are open for calls, and so many had ended before.
+    /// Number of launches that had ended when the gates were opened for calls, while they are open.
     open_for_calls: Option<u64>,
 }
 
@@ -329,7 +328,7 @@ impl<W: Word + 'static> Watch<W> {
         }
     }
 
-    /// Whether gates are open for launches or calls that do not return.
+    /// Returns whether gates are open for launches or calls that do not return.
     fn has_opened(&self) -> bool {
         !self.blocked.is_empty() || self.open_for_calls.is_some()
     }
@@ -380,7 +379,7 @@ impl<W: Word + Default + 'static> GateRegistry<W> {
     }
 }
 
-/// Whether a gate is closed, for a thread that waits until one is.
+/// Signal that a gate is closed, for a thread that waits until one is.
 #[derive(Debug)]
 pub(crate) struct HeldSignal {
     state: Mutex<SignalState>,
@@ -614,7 +613,7 @@ mod tests {
         apart_on(usize::MAX)
     }
 
-    /// The same on a device on which so many queues with work share no connection.
+    /// Two queues on a device on which `most` queues with work share no connection.
     fn apart_on(most: usize) -> (Arc<GateRegistry<InPage>>, [Arc<GatedStream<InPage>>; 2]) {
         let sleeps = Some(Reading { state: State::Sleeps, waited_ns: 0 });
         let gates = GateRegistry::limited(BLOCKED_AFTER, Duration::MAX, most).start_with(sleeps);
@@ -709,7 +708,7 @@ mod tests {
         drop(keeps);
     }
 
-    /// The same of queues that another process holds apart.
+    /// Case of queues that another process holds apart.
     #[test]
     fn a_copy_that_waits_beside_one_in_a_queue_that_is_held_apart_opens_the_gate() {
         let (gates, [low, urgent]) = apart();

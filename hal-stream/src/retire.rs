@@ -40,7 +40,7 @@ pub(crate) struct Turns {
     /// At the last measurement, the heartbeat of who holds it and whether it was held, as
     /// `FlagWord::unit_stamp` answers.
     stamp: Option<(u32, bool)>,
-    /// Whether it ran in turns with others then.
+    /// True if the process ran in turns with others then.
     is_sliced: bool,
     /// When it was last seen to be held or let go.
     switched_at: Option<Instant>,

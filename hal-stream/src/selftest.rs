@@ -16,7 +16,7 @@ const QUIET: Duration = Duration::from_millis(1);
 const PATIENCE: Duration = Duration::from_secs(5);
 /// The test waits this long, in each of its tries, for a stream beside one that is held.
 const PATIENCE_BESIDE: Duration = Duration::from_millis(500);
-/// A call that makes no progress for so long is taken to be blocked. On a busy machine a thread
+/// Times without progress after which a call is taken to be blocked. On a busy machine a thread
 /// that is kept from running looks the same, so the gate is tried again with more and more patience
 /// before it is given up: that costs a device on which launches do block less than half a second,
 /// and one on which a held stream holds others 2 s.
@@ -126,7 +126,7 @@ impl<A: StreamApi> Bench<'_, A> {
         })
     }
 
-    /// What the rescuer ended is tried again: the gate with more patience, and how many entries a
+    /// Tries again what the rescuer ended: the gate with more patience, and how many entries a
     /// queue takes, where a launch is meant to block in the end, once more with as much. So is a
     /// gate beside which another stream did not go on in time.
     fn tries(&self, rescue: &Rescue<'_>, depth: bool) -> Result<u32, NoGate> {

@@ -13,7 +13,7 @@ pub struct Spacing {
     widens: bool,
 }
 
-/// What a gate takes of the device, in nanoseconds: see [`spacing_ns`].
+/// Device time that a gate takes, in nanoseconds: see [`spacing_ns`].
 const GATE_NS: u64 = 2_300;
 /// How much more the time counts for which a hold waits for a gate than the time that gates take.
 const WAIT_WEIGHT: u64 = 10;
@@ -48,7 +48,7 @@ impl Spacing {
         Self { widens: true, ..Self::default() }
     }
 
-    /// Whether it widens.
+    /// Returns whether the spacing widens.
     pub(crate) const fn widens(&self) -> bool {
         self.widens
     }
@@ -144,7 +144,7 @@ impl Placement {
         spacing_ns.saturating_sub(self.since_ns)
     }
 
-    /// So much more predicted work follows without a gate, in nanoseconds.
+    /// Notes `ns` nanoseconds of predicted work that follow without a gate.
     pub(crate) const fn add_ns(&mut self, ns: u64) {
         self.since_ns = self.since_ns.saturating_add(ns);
     }

@@ -396,7 +396,7 @@ impl<A: StreamApi> StreamSubmit<A> {
         }
     }
 
-    /// Tells whether what was launched since the last fence is so much that it gets one of its own.
+    /// Returns whether what was launched since the last fence is enough to get one of its own.
     fn is_to_be_seen(&self) -> bool {
         self.queue.is_in_unit() && self.batch.work.expected_ns.is_none_or(|ns| ns >= SEEN_NS)
     }

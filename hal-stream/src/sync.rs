@@ -38,20 +38,21 @@ pub(crate) trait Word: Send + Sync {
     fn foreign_heartbeat(&self) -> Option<u32> {
         None
     }
-    /// Whether another process would hold it apart from the other gates of this process, also while
-    /// a call has it open.
+    /// Returns whether another process would hold the gate apart from the other gates of this
+    /// process, also while a call has it open.
     fn is_hold_requested(&self) -> bool {
         self.foreign_heartbeat().is_some()
     }
-    /// Whether another process holds it together with all other gates of this process.
+    /// Returns whether another process holds the gate together with all other gates of this
+    /// process.
     fn is_of_unit(&self) -> bool {
         false
     }
-    /// Whether another process holds it apart from the other gates of this process.
+    /// Returns whether another process holds the gate apart from the other gates of this process.
     fn is_alone(&self) -> bool {
         false
     }
-    /// Whether other processes may hold it.
+    /// Returns whether other processes may hold the gate.
     fn may_be_held_by_others(&self) -> bool {
         self.is_of_unit() || self.is_alone()
     }
@@ -63,7 +64,7 @@ pub(crate) trait Word: Send + Sync {
     fn begin_call(&self) {
         self.end_foreign();
     }
-    /// That call has ended.
+    /// Notes that the call has ended.
     fn end_call(&self) {}
 }
 

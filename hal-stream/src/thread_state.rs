@@ -1,4 +1,4 @@
-//! Whether a thread of this process is on a processor, waits for one, or sleeps, as Linux tells it.
+//! State of a thread of this process as Linux tells it: on a processor, waiting for one, or asleep.
 
 use std::cell::Cell;
 use std::fs;
@@ -24,14 +24,14 @@ fn read_current() -> Option<u32> {
     fs::read_link("/proc/thread-self").ok()?.file_name()?.to_str()?.parse().ok()
 }
 
-/// What a thread does.
+/// State of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
-    /// It is on a processor.
+    /// The thread is on a processor.
     Runs,
-    /// It could run, and is on no processor.
+    /// The thread could run, and is on no processor.
     Waits,
-    /// It sleeps, or is stopped.
+    /// The thread sleeps, or is stopped.
     Sleeps,
 }
 
@@ -43,7 +43,7 @@ pub(crate) struct Reading {
     pub(crate) waited_ns: u64,
 }
 
-/// What tells of the threads of this process.
+/// Source of the states of this process's threads.
 pub(crate) trait Threads {
     /// [`Reading::waited_ns`] alone, which costs less.
     fn waited_ns(&self, thread: u32) -> Option<u64>;
@@ -99,8 +99,8 @@ impl Reading {
         Some(Self { state, waited_ns })
     }
 
-    /// Whether the thread waits for a processor, or did so for most of the last `span`, at the
-    /// begin of which it had waited for `before_ns`.
+    /// Returns whether the thread waits for a processor, or did so for most of the last `span`, at
+    /// the begin of which it had waited for `before_ns`.
     pub(crate) fn is_starved(self, before_ns: Option<u64>, span: Duration) -> bool {
         let waited_ns = before_ns.map_or(0, |before_ns| self.waited_ns.saturating_sub(before_ns));
         self.state == State::Waits || Duration::from_nanos(waited_ns) > span / 2
@@ -178,7 +178,7 @@ mod tests {
         assert!(!at(State::Runs, 0).is_starved(before_ns, span));
     }
 
-    /// Whether one of the threads is seen in that state before long.
+    /// Returns whether one of the threads is seen in that state before long.
     fn one_is(threads: &[u32], state: State) -> bool {
         let start = Instant::now();
         let is = |thread: &u32| System.look(*thread).is_some_and(|reading| reading.state == state);

@@ -24,14 +24,14 @@ pub struct GateWord<A: StreamApi> {
     uses: Arc<Uses>,
 }
 
-/// What is done with a word.
+/// Uses of a word.
 #[derive(Debug, Default)]
 struct Uses {
     /// A queue is open with it.
     taken: AtomicBool,
     /// Something else than the queue may wait for it.
     asked: AtomicBool,
-    /// What is being launched waits for it, a spacing apart.
+    /// Set if what is being launched waits for the word, a spacing apart.
     inside: AtomicBool,
 }
 
@@ -138,12 +138,12 @@ impl<A: StreamApi> fmt::Debug for GateWord<A> {
 pub(crate) struct Taken(Arc<Uses>);
 
 impl Taken {
-    /// Whether something within the queue's commands may wait for the word.
+    /// Returns whether something within the queue's commands may wait for the word.
     pub(crate) fn may_wait_inside(&self) -> bool {
         self.0.asked.load(Ordering::Relaxed)
     }
 
-    /// Whether what was just launched has gates of its own.
+    /// Returns whether what was just launched has gates of its own.
     pub(crate) fn take_inside(&self) -> bool {
         self.0.inside.load(Ordering::Relaxed) && self.0.inside.swap(false, Ordering::Relaxed)
     }

@@ -31,7 +31,7 @@ pub(crate) enum Quality {
 }
 
 impl Estimates {
-    /// Those that launches within this burst read.
+    /// Estimates that launches within this burst read.
     pub(crate) fn new(burst: &Burst) -> Self {
         Self { slots: burst.clone() }
     }

@@ -21,7 +21,7 @@ fn open_for_a_while(gates: &GateRegistry<Flag>, word: &Flag) {
     drop(open);
 }
 
-/// Holds, resumes and holds a queue while so many threads force its gate open.
+/// Holds, resumes and holds a queue while `callers` threads force its gate open.
 fn a_hold_and_openings(callers: usize) {
     let (gates, (queue, word)) = (gates(), member());
     gates.add(&queue);

@@ -21,7 +21,7 @@ const FOREIGN: [ForeignHold; 7] = [
 /// Connections that are shared, calls for the whole device and blocked ones.
 const OPENERS: [(bool, u32, u32); 5] =
     [(false, 0, 0), (true, 0, 0), (false, 1, 0), (false, 0, 1), (true, 2, 1)];
-/// What may change which streams stop each other.
+/// Changes of which streams stop each other.
 const TIES: [(bool, u32, u32); 2] = [OPENERS[0], OPENERS[1]];
 
 /// All streams that there may be with these holds of other processes.
@@ -100,7 +100,7 @@ fn closed(device: &DeviceView<'_>) -> Gates {
     }
 }
 
-/// Whether work of a stream may have to wait until another one's gate opens.
+/// Returns whether work of a stream may have to wait until another one's gate opens.
 fn may_wait_behind(work: &StreamView, gate: &StreamView, shares: bool) -> bool {
     let shared = |stream: &StreamView| stream.ring != Ring::Own;
     let apart = matches!(
@@ -114,7 +114,7 @@ fn may_wait_behind(work: &StreamView, gate: &StreamView, shares: bool) -> bool {
         || roles.contains(&Role::Legacy) && roles.contains(&Role::Blocking)
 }
 
-/// Whether this process may close these gates together.
+/// Returns whether this process may close these gates together.
 fn is_own_sound(device: &DeviceView<'_>, own: u32) -> bool {
     let DeviceView { streams, shares_connections, device_calls, blocked_calls } = *device;
     let is_closed = |at: usize| own & 1 << at != 0;
@@ -133,7 +133,7 @@ fn is_own_sound(device: &DeviceView<'_>, own: u32) -> bool {
     (0..streams.len()).all(|at| is_allowed(at) && !waits(at))
 }
 
-/// Whether a hold of another process may stay, with these gates closed but for calls.
+/// Returns whether a hold of another process may stay, with these gates closed but for calls.
 fn may_stay(device: &DeviceView<'_>, at: usize, own: u32) -> bool {
     let has = |foreign: ForeignHold| device.streams.iter().any(|s| s.foreign == foreign);
     let calls = device.device_calls + device.blocked_calls > 0;

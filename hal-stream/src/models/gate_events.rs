@@ -8,7 +8,7 @@ use loom::sync::atomic::{AtomicBool, Ordering};
 use super::harness::{explore, join, start};
 use crate::gate_events::{EventPair, GateEvents, Position};
 
-/// Which events have completed.
+/// Set, for each event, once it has completed.
 type Completed = Arc<[AtomicBool; 2]>;
 
 /// Retires the command behind the first gate, and puts the second one into the stream with the same

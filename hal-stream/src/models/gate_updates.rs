@@ -20,7 +20,7 @@ fn two(ties: [Coupling; 2]) -> Two {
     two_with(usize::MAX, ties)
 }
 
-/// The same on a device on which so many queues with work share no connection.
+/// Two queues on a device on which `most` queues with work share no connection.
 fn two_with(most: usize, ties: [Coupling; 2]) -> Two {
     let gates = GateRegistry::limited(Duration::from_micros(200), Duration::MAX, most);
     let gates = Arc::new(gates);
@@ -55,7 +55,7 @@ fn hold_beside_a_launch((gates, [held, other], word): Two, reach: Reach) {
     assert_eq!(seen(&word), OWN, "open in the end");
 }
 
-/// What is in the ring of a stream that is held has an open gate in front of it.
+/// Work in the ring of a stream that is held has an open gate in front of it.
 #[test]
 fn a_launch_into_a_ring_that_is_held() {
     explore("gate_updates::a_launch_into_a_ring_that_is_held", 6, || {
@@ -63,7 +63,7 @@ fn a_launch_into_a_ring_that_is_held() {
     });
 }
 
-/// What is in the legacy default stream has no closed gate of a blocking stream in front of it.
+/// Work in the legacy default stream has no closed gate of a blocking stream in front of it.
 #[test]
 fn work_in_the_legacy_default_stream() {
     let blocking = Coupling { role: Role::Blocking, ..Coupling::NONE };
@@ -82,7 +82,7 @@ fn a_copy_beside_a_hold() {
     });
 }
 
-/// What may share a connection with a stream that is held has an open gate in front of it.
+/// Work that may share a connection with a stream that is held has an open gate in front of it.
 #[test]
 fn more_streams_than_connections() {
     explore("gate_updates::more_streams_than_connections", 6, || {

@@ -11,7 +11,7 @@ use crate::gate_closure::OwnBit;
 use crate::gated_stream::GatedStream;
 use crate::launches::{Call, LaunchCounter, UnderWay};
 
-/// What the launches do one after the other, each by a thread of its own.
+/// Calls that the launches make one after the other, each by a thread of its own.
 const CALLS: [[Call; 2]; 2] = [[Call::Gate, Call::Launch], [Call::Event, Call::Query]];
 
 fn is_of(inside: UnderWay, number: usize) -> bool {

@@ -23,7 +23,7 @@ fn flag() -> Flag {
     Arc::new(AtomicU32::new(0))
 }
 
-/// What the device sees now.
+/// Value that the device sees now.
 fn seen(flag: &Flag) -> u32 {
     flag.load(Ordering::SeqCst)
 }

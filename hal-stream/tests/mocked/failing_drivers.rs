@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// What a queue does in its life. Errors are told, and nothing else happens.
+/// Goes through the life of a queue. Errors are told, and nothing else happens.
 fn life(device: &mut StreamDevice<Mock>) -> Result<(), StreamError<mock::MockError>> {
     let config = StreamConfig::default().spacing(Spacing::of_ns(0));
     let mut queue = device.open(QueueId::new(0, 0), config)?;

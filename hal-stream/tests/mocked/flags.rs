@@ -29,7 +29,7 @@ fn queues_have_words_of_their_own_and_get_them_again() {
     assert_eq!(device.api().alive().2, 1);
 }
 
-/// What is left when the device goes, seen through what its drop calls.
+/// Checks what is left when the device goes, seen through what its drop calls.
 #[test]
 fn everything_is_given_back() {
     let mut device = device(Nature::default());

@@ -1,4 +1,4 @@
-//! What is left of a running command.
+//! Forecasts of the rest of a running command.
 
 use super::*;
 

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Which commands have a gate in front of them.
+/// Returns for each command whether it has a gate in front of it.
 fn gated(device: &StreamDevice<Mock>) -> Vec<bool> {
     let puts = puts(device);
     let mut gate = false;
@@ -175,7 +175,7 @@ fn a_process_that_is_held_has_one_for_each_hold() {
     assert_eq!(gated(&device).last(), Some(&true));
 }
 
-/// What runs beside what others have launched may take longer, and counts as predicted.
+/// Work beside what others have launched may take longer, and counts as predicted.
 #[test]
 fn a_process_that_takes_turns_is_not_charged_for_what_others_run() {
     let (page, mut device) = in_unit(Nature::default());

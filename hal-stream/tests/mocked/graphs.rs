@@ -49,7 +49,7 @@ fn a_hold_stops_a_graph_at_its_next_gate() {
     assert!(poll(&mut queue).is_some_and(|(upto, _)| upto == 1));
 }
 
-/// It may wait at a gate of its own, which has no events, or still run.
+/// A graph may wait at a gate of its own, which has no events, or still run.
 #[test]
 fn a_queue_whose_graph_is_held_is_quiet_or_unknown() {
     let mut device = device(Nature::default());
@@ -72,8 +72,8 @@ fn a_queue_whose_graph_is_held_is_quiet_or_unknown() {
     assert_eq!(quiet(&mut queue), Some(true));
 }
 
-/// What is known some time after a hold of a queue with this word in which a command runs that
-/// was predicted to take 10 s.
+/// Returns whether a queue with this word is known to be quiet some time after a hold, in which a
+/// command runs that was predicted to take 10 s.
 fn known_of_a_hold(tells: bool, asks: bool) -> Option<bool> {
     let mut device = device(Nature::default());
     let word = device.gate_word().expect("a word");

@@ -1,4 +1,4 @@
-//! Which level a queue has, and why.
+//! Level of a queue, and its reason.
 
 use super::*;
 

@@ -61,12 +61,12 @@ fn open(device: &mut StreamDevice<Mock>, spacing_ns: u64) -> Queue {
     device.open(QueueId::new(0, 0), config).expect("a queue")
 }
 
-/// A command that takes so long.
+/// Command that takes `ns` nanoseconds.
 fn command(ns: u64) -> StreamCommand<Mock> {
     StreamCommand::native(ns)
 }
 
-/// What was put into the stream that was made last.
+/// Lists what was put into the stream that was made last.
 fn puts(device: &StreamDevice<Mock>) -> Vec<Put> {
     device.api().puts().pop().expect("a stream")
 }

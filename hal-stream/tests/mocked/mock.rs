@@ -18,7 +18,7 @@ pub(crate) const LEGACY: u64 = 0;
 /// A stream that is another one on each thread.
 pub(crate) const PER_THREAD: u64 = u64::MAX;
 
-/// What the driver answers when it is to fail.
+/// Answer of the driver when it is to fail.
 #[derive(Debug, thiserror::Error)]
 #[error("{call} failed")]
 pub(crate) struct MockError {
@@ -36,7 +36,7 @@ impl HalError for MockError {
 pub(crate) struct Nature {
     /// Streams do not wait for words.
     pub(crate) ignores_waits: bool,
-    /// What once waited goes on waiting.
+    /// Streams that once waited go on waiting.
     pub(crate) never_opens: bool,
     /// A stream that waits stops all other streams.
     pub(crate) one_ring: bool,
@@ -48,25 +48,25 @@ pub(crate) struct Nature {
     pub(crate) ring: Option<usize>,
     /// Asking for the end of a stream is cheaper than an event.
     pub(crate) sees_ends: bool,
-    /// What streams say about having a hardware queue of their own.
+    /// Answer of streams that are asked if they have a hardware queue of their own.
     pub(crate) own_ring: Option<bool>,
     /// Streams that are made wait for the legacy default stream.
     pub(crate) blocking: bool,
-    /// A launch of nothing takes its thread away for so many milliseconds, as other threads on a
-    /// busy machine would.
+    /// Milliseconds for which a launch of nothing takes its thread away, as other threads on a busy
+    /// machine would.
     pub(crate) away_ms: u64,
-    /// A launch takes the host so long, in nanoseconds of the device's clock.
+    /// Time that a launch takes of the host, in nanoseconds of the device's clock.
     pub(crate) launching_ns: u64,
-    /// Other programs keep the device for so many milliseconds, from the first wait on.
+    /// Milliseconds for which other programs keep the device, from the first wait on.
     pub(crate) kept_ms: u64,
 }
 
-/// What was put into a stream, in order.
+/// Entry of a stream, in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Put {
     /// A wait for the word there.
     Wait(u64),
-    /// A command that takes so many nanoseconds.
+    /// A command that takes this number of nanoseconds.
     Run(u64),
     /// An event.
     Event,
@@ -96,13 +96,13 @@ struct Stream {
     puts: Vec<Put>,
     /// Commands that have ended.
     ran: u64,
-    /// It was destroyed.
+    /// Set once the stream was destroyed.
     gone: bool,
 }
 
 #[derive(Debug, Default)]
 struct Event {
-    /// Which recording of it counts.
+    /// Number of the recording that counts.
     turn: u64,
     /// When that completed.
     at: Option<u64>,
@@ -167,7 +167,7 @@ impl State {
         }
     }
 
-    /// Whether a stream other than this waits for a word.
+    /// Returns whether a stream other than this waits for a word.
     fn another_waits(&self, number: u64) -> bool {
         self.streams.iter().any(|(n, stream)| {
             let Some((_, Op::Wait { word, .. })) = stream.ops.front() else { return false };
@@ -280,7 +280,7 @@ impl Mock {
         (state.fail_at, state.fail_from, state.fail_named) = (None, None, None);
     }
 
-    /// What was put into all streams that were made, by the order in which they were made.
+    /// Lists what was put into all streams that were made, by the order in which they were made.
     pub(crate) fn puts(&self) -> Vec<Vec<Put>> {
         self.state().streams.values().map(|stream| stream.puts.clone()).collect()
     }

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Whether the queue is quiet, a moment after what came before.
+/// Returns whether the queue is quiet, a moment after what came before.
 fn is_quiet(queue: &mut Queue) -> Option<bool> {
     // By the host's clock: events are seen a little late.
     thread::sleep(Duration::from_micros(20));
