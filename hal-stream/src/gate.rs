@@ -44,7 +44,7 @@ enum ForeignBits {
 enum Life {
     #[default]
     Closes,
-    /// This process closes the gate no more.
+    /// The gate is open, and this process closes it no more.
     StaysOpen,
     /// The queue has gone, and its word with it.
     Gone,

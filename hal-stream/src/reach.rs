@@ -10,6 +10,6 @@ pub enum Reach {
     /// The ring and the queue of a copy engine, where the command waits for what is in front of it
     /// in its stream.
     Copies,
-    /// The same queues and the rings of other streams, as parallel branches of a graph do.
+    /// All of these and the rings of other streams, as parallel branches of a graph do.
     All,
 }

@@ -266,7 +266,7 @@ impl Runtime {
     }
 }
 
-/// Whether queues have to know the priorities of the threads that submit into them.
+/// Returns whether queues have to know the priorities of the threads that submit into them.
 fn reads_cpu_priority(policy: &impl Policy) -> bool {
     policy.needs().hints.contains(HintKind::CpuPriority)
 }

@@ -67,7 +67,7 @@ fn asked_inside<T: Send + 'static>(
     answers.recv_timeout(Duration::from_secs(20)).expect("the command does not wait for itself")
 }
 
-/// What calls that wait answer, for a command that has not run yet.
+/// Answers of calls that wait, for a command that has not run yet.
 fn waits(queue: &XQueue<HostCommand>) -> [Result<(), WaitError>; 4] {
     let minute = Duration::from_secs(60);
     let ticket = queue.submit(HostCommand::new(|| {})).unwrap();

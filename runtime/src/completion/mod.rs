@@ -41,8 +41,8 @@ pub(crate) enum Until {
 pub(crate) trait Awaited: Send + Sync {
     /// True if the calling thread is less urgent than the threads of the runtime.
     fn is_outranked(&self) -> bool;
-    /// What a command of the calling thread keeps the queue from. By then what other threads have
-    /// seen of completions is known.
+    /// Returns the work that a command of the calling thread keeps the queue from. By then what
+    /// other threads have seen of completions is known.
     fn kept_by_caller(&self) -> Kept;
     /// Makes sure that the completion will be seen; the outcome if it is there already.
     fn request_completion(&self, until: Until, id: Option<WaiterId>) -> Option<Outcome>;

@@ -62,7 +62,7 @@ fn two_threads_launch_into_a_full_window() {
     });
 }
 
-/// What a resume drops is not begun, and its thread gets on.
+/// Launches that a resume drops are not begun, and their thread gets on.
 #[test]
 fn a_launch_on_the_calling_thread_is_dropped() {
     explore("begun::a_launch_on_the_calling_thread_is_dropped", 2, || {

@@ -36,7 +36,7 @@ pub(super) struct BegunLaunch<S> {
 /// How far a launch has got by the submitting thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Begun {
-    /// It is that thread's to make, and then to end.
+    /// The launch is that thread's to make, and then to end.
     InHand(CmdId),
     /// The command has passed the launch point without a launch.
     Over,

@@ -45,7 +45,7 @@ pub(crate) struct SharedQueue<S: Submit<Payload: Sized>, R, P> {
     pub(super) caps: Caps,
     pub(super) label: Label,
     state: Lock<State<S>>,
-    /// What the thread has in its hand that launches a command of its own.
+    /// Launch in the hand of the thread that launches a command of its own.
     pub(super) begun: Lock<Option<BegunLaunch<S>>>,
     pub(super) retire: Lock<R>,
     pub(super) steps: Mutex<P>,

@@ -106,7 +106,8 @@ impl<S: Submit<Payload: Sized>> State<S> {
         }
     }
 
-    /// Whether threads launch behind the last command, and no scheduler has a use for its end.
+    /// Returns whether threads launch behind the last command, and no scheduler has a use for its
+    /// end.
     pub(super) fn is_in_burst(&self) -> bool {
         let is_in = |launcher: &S| launcher.is_unattended() && launcher.is_in_burst();
         self.machine.is_unattended() && self.launcher.as_deref().is_some_and(is_in)
@@ -166,7 +167,7 @@ impl<S: Submit<Payload: Sized>> State<S> {
         next.is_some_and(|next| self.caller_launched.binary_search(&next).is_ok())
     }
 
-    /// These commands have passed the launch point without a launch.
+    /// Notes that commands from `from` up to `to` have passed the launch point without a launch.
     pub(super) fn pass(&mut self, from: CmdId, to: CmdId) {
         if to > from {
             self.discard(from, to);

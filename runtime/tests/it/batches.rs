@@ -18,7 +18,7 @@ use xsched_core::message::HoldState;
 use crate::device::{ByHand, Half, Hand};
 use crate::{TestQueue, config, soon};
 
-/// What the steps of all queues of a device come together in.
+/// Steps of all queues of a device, and their commits.
 #[derive(Default)]
 struct Plan {
     staged: Vec<(Arc<Turn>, Step)>,

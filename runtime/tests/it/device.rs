@@ -10,7 +10,7 @@ use xsched_core::level::{Caps, Level};
 use xsched_core::queue::{Outcome, Retired};
 use xsched_core::time::Duration;
 
-/// What a command of the device is: a number, and something with a destructor if need be.
+/// Command of the device: a number, and something with a destructor if need be.
 pub(crate) struct Job {
     pub(crate) number: u64,
     #[expect(dead_code, reason = "only its destructor matters")]
@@ -48,7 +48,7 @@ pub(crate) struct Line {
     pub(crate) held_by_others: bool,
     /// The half touches nothing until the next launch.
     pub(crate) sealed: bool,
-    /// Whether a held queue is quiet.
+    /// Answer whether a held queue is quiet.
     pub(crate) quiet: Option<bool>,
 }
 

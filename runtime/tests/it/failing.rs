@@ -1,5 +1,5 @@
-//! What happens when something of ours, or the device, fails. The process must live, and queues
-//! that the scheduler holds must run again; suspended queues stay suspended.
+//! Failures of the library's own parts, or of the device. The process must live, and queues that
+//! the scheduler holds must run again; suspended queues stay suspended.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -288,7 +288,7 @@ fn a_capacity_that_no_memory_holds_is_refused() {
     }
 }
 
-/// Its destructor panics.
+/// Value whose destructor panics.
 struct Bomb;
 
 impl Drop for Bomb {
@@ -344,8 +344,8 @@ fn a_queue_whose_making_took_too_long_leaves_no_place_behind() {
     assert!(other.is_ok(), "{other:?}");
 }
 
-/// Whether the reaper and the thread of callbacks are there: a command ends without a thread that
-/// looks, and its callback is called.
+/// Checks that the reaper and the thread of callbacks are there: a command ends without a thread
+/// that looks, and its callback is called.
 fn assert_callbacks_come(device: &xsched::Device<ByHand>) {
     let hand = Arc::new(Hand::default());
     let queue = device.queue(config_of(0), hand.clone()).unwrap();

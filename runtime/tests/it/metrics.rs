@@ -1,4 +1,4 @@
-//! What Prometheus sees.
+//! Metrics as Prometheus sees them.
 
 use xsched::policies::fcfs::Fcfs;
 use xsched_core::level::Level;

@@ -19,7 +19,7 @@ use xsched_core::rng::SplitMix64;
 use xsched_core::time::Duration;
 use xsched_hal_host::HostCommand;
 
-/// What must be zero in the end.
+/// Counters that must be zero in the end.
 #[derive(Debug, Default)]
 pub(crate) struct Ledger {
     alive: AtomicI64,

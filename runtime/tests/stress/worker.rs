@@ -1,4 +1,4 @@
-//! What one thread does with queues, at random.
+//! Actions of one thread on queues, at random.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -23,7 +23,7 @@ use crate::device::{Careful, Cargo, Ledger, Moody};
 const QUEUES: usize = 6;
 const TICKETS: usize = 64;
 
-/// What the threads share.
+/// State that the threads share.
 pub(crate) struct Lane {
     pub(crate) runtime: Runtime,
     pub(crate) moody: Device<Careful<Moody>>,
@@ -35,7 +35,7 @@ pub(crate) struct Lane {
     pub(crate) barrier: Barrier,
 }
 
-/// What was done, to see that all of it was.
+/// Counts of what was done, to see that all of it was.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
     queues: AtomicU64,
