@@ -1,4 +1,4 @@
-//! What a command costs through the C API: a callback that does nothing, on the host device. Times
+//! Cost of a command through the C API: a callback that does nothing, on the host device. Times
 //! on the wall. `cargo bench -p xsched-capi --bench c_api`; with `-- --check` a goal that is missed
 //! is an error.
 #![expect(unsafe_code, reason = "it calls the C API")]

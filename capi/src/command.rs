@@ -30,7 +30,7 @@ pub(crate) enum Does {
     Launch(Launch, usize),
     /// Calls a function on the thread of the host device's queue.
     Run(Launch, usize),
-    /// Keeps the host device busy for so many iterations of its loop.
+    /// Keeps the host device busy for this number of iterations of its loop.
     Compute(u64),
     /// Nothing: the thread that submitted it launches something. Commands of a kind take about
     /// equally long; 0 is any.
@@ -74,7 +74,7 @@ impl Command {
         Self { function: address(function) | ON_DEVICE, data: data.expose_provenance() }
     }
 
-    /// Takes so many iterations on the host device.
+    /// Takes `iterations` iterations on the host device.
     pub(crate) fn compute(iterations: u64) -> Self {
         Self { function: ON_DEVICE, data: usize::try_from(iterations).unwrap_or(usize::MAX) }
     }

@@ -1,5 +1,5 @@
-//! Commands by handle, from their creation until so many later ones have been submitted to the same
-//! queue that the outcome is forgotten.
+//! Commands by handle, from their creation until enough later ones have been submitted to the
+//! same queue that the outcome is forgotten.
 //!
 //! A submitted command keeps its place, so that it can be waited for. A queue remembers the
 //! outcomes of as many commands as it has room for; when command `n` is submitted to a queue with
@@ -284,7 +284,7 @@ impl Commands {
         Ok(place.number())
     }
 
-    /// A queue with room for so many commands is there.
+    /// Opens a queue with room for `capacity` commands.
     pub(crate) fn open_queue(&self, queue: u64, capacity: u64) {
         self.parts.iter().for_each(|part| part.lock().open_queue(queue, capacity));
     }

@@ -96,8 +96,8 @@ pub(crate) fn follow(page: &Arc<SharedPage>) {
     FIRST.store(Arc::as_ptr(kept).cast_mut(), Ordering::Release);
 }
 
-/// The program has waited for the device for so long, in nanoseconds, or asked and heard that it is
-/// done. That is counted on the first GPU of the process.
+/// Counts that the program has waited for the device for `waited_ns` nanoseconds, or asked and
+/// heard that it is done, on the first GPU of the process.
 pub(crate) fn waited(waited_ns: u64) {
     // SAFETY: it is null, or a page that stays for ever.
     if let Some(page) = unsafe { FIRST.load(Ordering::Acquire).as_ref() } {

@@ -284,8 +284,8 @@ pub extern "C" fn xsched_private_cuda_forget(context: *mut c_void) -> XResult {
     })
 }
 
-/// For interposers: the program has waited for the device for so long, in nanoseconds, or asked and
-/// heard that it is done.
+/// For interposers: counts that the program has waited for the device for `waited_ns`
+/// nanoseconds, or asked and heard that it is done.
 // SAFETY: no other library has a function of this name.
 #[unsafe(no_mangle)]
 pub extern "C" fn xsched_private_waited(waited_ns: u64) -> XResult {

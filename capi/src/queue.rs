@@ -23,7 +23,7 @@ use crate::types::XQueueSuspendFlag;
 /// Threshold and batch at first.
 pub(crate) const WINDOW: (i64, i64) = (16, 8);
 
-/// Within so long an idle stream gets past an event, on a GPU within some 5 µs.
+/// Time within which an idle stream gets past an event, on a GPU within some 5 µs.
 const MARKING: Duration = Duration::from_micros(500);
 
 /// An XQueue.

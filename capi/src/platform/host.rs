@@ -37,7 +37,7 @@ pub(crate) struct HostDevices {
 }
 
 impl HostDevices {
-    /// A command that computes for so many nanoseconds. The first one measures the processor.
+    /// A command that computes for `ns` nanoseconds. The first one measures the processor.
     pub(crate) fn timed(&self, ns: u64) -> Command {
         Command::compute(self.busy.get_or_init(BusyLoop::calibrate).iterations(ns))
     }
@@ -103,7 +103,7 @@ impl Lane {
         Ok(())
     }
 
-    /// Waits until so many commands have retired.
+    /// Waits until `count` commands have retired.
     fn wait(&mut self, count: u64) -> Answer {
         let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
         while self.retired < count {

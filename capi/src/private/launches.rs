@@ -86,7 +86,7 @@ impl Drop for ThreadEnd {
     }
 }
 
-/// What this thread has begun, if it is the one.
+/// Takes the launch that this thread has begun, if it is the one.
 fn take_launch(
     is_one: impl FnOnce(&OfProcess<BegunLaunch>) -> bool,
 ) -> Option<OfProcess<BegunLaunch>> {
@@ -253,7 +253,7 @@ pub extern "C" fn xsched_private_end_wait(token: u64) -> XResult {
 /// one, as much of it as there is room for.
 ///
 /// # Safety
-/// `level` is null or may be written to, and so many bytes may be written at `why`.
+/// `level` is null or may be written to, and `bytes` bytes may be written at `why`.
 // SAFETY: no other library has a function of this name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn xsched_private_level(

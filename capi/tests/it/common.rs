@@ -1,4 +1,4 @@
-//! What the tests need.
+//! Common code of the tests.
 
 use std::env;
 use std::ffi::{CStr, c_void};
@@ -176,7 +176,7 @@ pub(crate) fn callback(
     command
 }
 
-/// A command that takes so many microseconds.
+/// A command that takes `us` microseconds.
 pub(crate) fn timed(us: i64) -> HwCommandHandle {
     let mut command = 0;
     // SAFETY: it may be written to.

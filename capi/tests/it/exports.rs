@@ -1,4 +1,4 @@
-//! What the installed library exports.
+//! Exports of the installed library.
 
 use std::fs;
 use std::path::Path;

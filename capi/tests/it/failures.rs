@@ -57,7 +57,7 @@ alone!(the_first_of_several_failures_is_answered_once, {
     assert_eq!(count(&CALLS), 36);
 });
 
-/// What calls from within a callback answered.
+/// Answers of calls from within a callback.
 static INSIDE: [AtomicI32; 8] = [const { AtomicI32::new(-1) }; 8];
 static XQ: AtomicU64 = AtomicU64::new(0);
 static CALLS: AtomicU64 = AtomicU64::new(0);

@@ -101,7 +101,7 @@ extern "C" fn add_later(counter: *mut c_void) {
     add(counter);
 }
 
-/// What a command launches into its stream.
+/// Work that a command launches into its stream.
 struct Work {
     stream: *mut c_void,
     function: HostFunction,

@@ -1,4 +1,5 @@
-//! What the C++ XSched takes though it cannot do it, and what `XSCHED_STRICT` makes of that.
+//! Calls that the C++ XSched takes though it cannot do them, and what `XSCHED_STRICT` makes of
+//! those.
 
 use std::sync::atomic::AtomicU64;
 

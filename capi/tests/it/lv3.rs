@@ -118,7 +118,7 @@ unsafe extern "C" fn launch(_: HwQueueHandle, data: *mut c_void) -> XResultValue
     code as XResultValue
 }
 
-/// Whether this is the program on the emulated driver; the one that starts it says false.
+/// Returns whether this is the program on the emulated driver; false in the one that starts it.
 pub(crate) fn inside() -> bool {
     match enter(&Options::default(), env::args().skip(1)).expect("the emulated driver") {
         None => true,

@@ -25,7 +25,7 @@ fn status() -> Status {
     wire.and_then(|wire| wire.status()).expect("a status")
 }
 
-/// What stands for another process on the only device that this one uses.
+/// Stands for another process on the only device that this one uses.
 fn urgent() -> Arc<Unit> {
     let clients = status().clients;
     let device = clients.iter().map(|client| client.device.clone()).find(|name| !name.is_empty());

@@ -44,7 +44,7 @@ pub(crate) fn count(counter: &AtomicU64) -> u64 {
     counter.load(Ordering::Acquire)
 }
 
-/// Waits until a counter has gone up by so many.
+/// Waits until a counter has gone up by `by`.
 pub(crate) fn gets_on(what: &str, counter: &AtomicU64, by: u64) {
     let before = count(counter);
     until(what, || count(counter) >= before + by);
@@ -229,7 +229,7 @@ alone!(no_automatic_queue_is_made_unless_the_environment_says_so, {
     xsched_private_interposed();
 });
 
-/// Whether scheduling is required.
+/// Returns whether scheduling is required.
 fn is_contended() -> bool {
     // SAFETY: it is the address of a word's for ever, which other threads change atomically.
     let word = unsafe { AtomicPtr::from_ptr(xsched_private_contention().cast_mut()) };
@@ -245,7 +245,7 @@ fn automatic(hwq: HwQueueHandle) -> XQueueHandle {
     xq
 }
 
-/// What an interposer does for a stream.
+/// Makes an XQueue for a stream, as an interposer does.
 fn stream_of_priority(priority: i32) -> XQueueHandle {
     let xq = automatic(host_hwq());
     ok(xsched_private_stream_priority(xq, priority));
