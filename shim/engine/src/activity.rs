@@ -1,6 +1,6 @@
-//! Whether this library schedules: from the first call of the driver on, if the environment asks
-//! for it, until `libpreempt.so` is found to be missing. Otherwise from the first XQueue on that
-//! the program makes for a stream, and then the streams that have such XQueues.
+//! Scheduling by this library: from the first call of the driver on, if the environment asks for
+//! it, until `libpreempt.so` is found to be missing. Otherwise from the first XQueue on that the
+//! program makes for a stream, and then the streams that have such XQueues.
 //!
 //! A driver that is initialised does not work in the child of a fork, so launches there are not
 //! scheduled. One that was only asked something before the fork is initialised by the child, and
@@ -19,7 +19,7 @@ static WATCHES_FORKS: AtomicBool = AtomicBool::new(false);
 /// True if this process, or one that it was forked from, has initialised the driver.
 static IS_INITIALISED: AtomicBool = AtomicBool::new(false);
 
-/// Whether launches are scheduled in this process.
+/// Launches that are scheduled in this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Activity {
     /// Not asked for, or not possible.
@@ -28,7 +28,7 @@ pub(crate) enum Activity {
     On,
     /// Off, in the child of a fork of a process that had initialised the driver.
     Child,
-    /// Those into streams for which the program makes XQueues itself.
+    /// Launches into streams for which the program makes XQueues itself.
     OwnQueues,
 }
 
@@ -96,13 +96,13 @@ pub(crate) fn now() -> Activity {
     }
 }
 
-/// Whether this library schedules.
+/// Returns whether this library schedules.
 #[must_use]
 pub fn is_on() -> bool {
     matches!(now(), Activity::On | Activity::OwnQueues)
 }
 
-/// Whether streams get XQueues for which the program makes none.
+/// Returns whether streams get XQueues for which the program makes none.
 pub(crate) fn gives_queues() -> bool {
     now() == Activity::On
 }

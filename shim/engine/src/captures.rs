@@ -49,13 +49,13 @@ pub(crate) fn exchange_mode(mode: c_int) -> c_int {
     driver::opened().map_or(mode, |driver| (driver.vendor().questions.exchange_mode)(mode))
 }
 
-/// Whether what is launched into a stream becomes part of a graph; null is the legacy default
-/// stream, which may not be asked while others are captured.
+/// Returns whether what is launched into a stream becomes part of a graph; null is the legacy
+/// default stream, which may not be asked while others are captured.
 pub(crate) fn is_captured(stream: Address) -> bool {
     BEGUN.load(Ordering::Acquire) > 0 && asks(stream)
 }
 
-/// Whether any capture is under way.
+/// Returns whether any capture is under way.
 pub(crate) fn are_any() -> bool {
     BEGUN.load(Ordering::Acquire) > 0
 }
@@ -64,7 +64,7 @@ fn asks(stream: Address) -> bool {
     driver::opened().is_some_and(|driver| (driver.vendor().questions.is_captured)(stream))
 }
 
-/// The same, and the thread's last error stays.
+/// Asks as `asks` does, and the thread's last error stays.
 pub(crate) fn asks_aside(stream: Address) -> bool {
     let _kept = Kept::now();
     asks(stream)

@@ -1,4 +1,4 @@
-//! What is counted, and the file that it is written to.
+//! Counters, and the file that they are written to.
 //!
 //! If `XSCHED_SHIM_COUNTS` names a file when the vendor's library, the driver, is opened, a process
 //! that ends by `exit` writes it, as JSON:
@@ -119,15 +119,15 @@ const REASONS: [&str; 8] = [
 static REASONED: [AtomicU64; REASONS.len()] = [const { AtomicU64::new(0) }; REASONS.len()];
 /// How many launches bypassed XQueues while this library schedules, for `libpreempt.so` to read.
 static ALL_BYPASSED: AtomicU64 = AtomicU64::new(0);
-/// Whether counts are asked for.
+/// Set if counts are asked for.
 static IS_WANTED: AtomicBool = AtomicBool::new(false);
 
-/// Whether the environment asks for counts.
+/// Returns whether the environment asks for counts.
 pub(crate) fn are_asked_for() -> bool {
     variable(VARIABLE).is_some()
 }
 
-/// Whether counts are asked for.
+/// Returns whether counts are asked for.
 pub(crate) fn are_wanted() -> bool {
     IS_WANTED.load(Ordering::Relaxed)
 }
@@ -306,14 +306,14 @@ fn counts() -> Value {
     })
 }
 
-/// What was counted of streams, those of the lowest level first.
+/// Returns the counts of streams, those of the lowest level first.
 fn by_level() -> Vec<Value> {
     let streams = STREAMS.try_lock().map(|streams| streams.by_level()).unwrap_or_default();
     let row = |((level, why), count)| json!({"level": level, "why": why, "streams": count});
     streams.into_iter().map(row).collect()
 }
 
-/// What was counted of reasons, without zeros.
+/// Returns the counts of reasons, without zeros.
 fn by_reason() -> BTreeMap<&'static str, u64> {
     let counts = REASONED.iter().map(|count| count.load(Ordering::Relaxed));
     REASONS.into_iter().zip(counts).filter(|(_, count)| *count > 0).collect()
@@ -323,7 +323,7 @@ fn sum(counts: &[&AtomicU64]) -> u64 {
     counts.iter().map(|count| count.load(Ordering::Relaxed)).sum()
 }
 
-/// What was counted of launches, by their names, without zeros.
+/// Returns the counts of launches, by their names, without zeros.
 fn by_name(driver: &Driver, of: fn(&Calls) -> u64) -> BTreeMap<String, u64> {
     let table = &driver.vendor().table;
     let all = table.names.iter().zip(table.classes).zip(driver.calls());

@@ -54,7 +54,7 @@ impl BurstMark {
 enum KnownBurst {
     /// Nothing has been launched through the XQueue yet.
     NotAsked,
-    /// There is none.
+    /// The XQueue has no burst.
     None,
     /// The state with this number.
     Of(&'static BurstState, u32),
@@ -70,13 +70,13 @@ impl Known {
         state.begin(number, kind, thread_number())
     }
 
-    /// What was launched within the burst of the XQueue by now.
+    /// Returns a mark of what was launched within the burst of the XQueue by now.
     pub(crate) fn mark(&self) -> Option<BurstMark> {
         let KnownBurst::Of(state, number) = self.burst else { return None };
         Some(BurstMark { state, number, mark: state.mark() })
     }
 
-    /// Whether the XQueue has a burst, as far as is known.
+    /// Returns whether the XQueue has a burst, as far as is known.
     #[inline]
     pub(crate) const fn has_burst(&self) -> bool {
         matches!(self.burst, KnownBurst::Of(..))
@@ -105,7 +105,7 @@ const fn place_of(stream: usize) -> usize {
     stream.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (usize::BITS - PLACES.trailing_zeros())
 }
 
-/// What this thread knows of a stream.
+/// Returns the thread's entry of a stream, if it has a valid one.
 #[inline]
 pub(crate) fn known(stream: Stream) -> Option<Known> {
     let id = stream.id();
@@ -155,7 +155,7 @@ pub(crate) fn begin_generation() {
     GENERATION.fetch_add(1, Ordering::AcqRel);
 }
 
-/// This thread knows a stream, which was looked up after this generation was read, and while
+/// Keeps for this thread a stream, which was looked up after this generation was read, and while
 /// nothing was captured: a captured stream launches nothing.
 pub(crate) fn keep(stream: Stream, generation: u64, xq: u64) {
     if stream == Stream::Elsewhere {

@@ -28,7 +28,7 @@ pub struct Driver {
     path: PathBuf,
     /// The addresses of its functions, or of what answers in the place of those that it lacks.
     real: Vec<Address>,
-    /// What the stubs jump to: hooks, and the driver's functions.
+    /// Addresses that the stubs jump to: hooks, and the driver's functions.
     targets: Vec<Address>,
     /// Addresses of its functions and of the stubs, and their places in the list, sorted.
     places: Vec<(Address, usize)>,
@@ -87,8 +87,8 @@ pub fn real(index: usize) -> Address {
     real.copied().unwrap_or(unopened as Address)
 }
 
-/// What answers in the place of a function that the list lacks: that it was not found, with the
-/// number that CUDA and HIP have for that.
+/// Answers in the place of a function that the list lacks: that it was not found, with the number
+/// that CUDA and HIP have for that.
 extern "C" fn unopened() -> Code {
     500
 }
@@ -105,7 +105,7 @@ impl Driver {
         &self.calls
     }
 
-    /// What the stub at this place of the list jumps to.
+    /// Returns the address that the stub at this place of the list jumps to.
     pub(crate) fn target(&self, index: usize) -> Address {
         self.targets.get(index).copied().unwrap_or(unopened as Address)
     }
@@ -116,7 +116,7 @@ impl Driver {
         self.places.get(at).map(|(_, index)| *index)
     }
 
-    /// What is handed out for the function at this place: its stub, if it has a hook.
+    /// Returns the address to hand out for the function at this place: its stub, if it has a hook.
     pub(crate) fn instead(&self, index: usize) -> Option<Address> {
         let hooked = self.targets.get(index)? != self.real.get(index)?;
         self.vendor.table.stubs.get(index).filter(|_| hooked).map(|stub| *stub as Address)
@@ -201,7 +201,7 @@ fn complain(vendor: &Vendor, why: &str) {
     }
 }
 
-/// What answers without a driver.
+/// Returns the function that answers without a driver.
 pub(crate) fn answer_without(vendor: &Vendor, index: usize) -> Address {
     let name = vendor.table.names.get(index);
     name.map_or(unopened as Address, |name| (vendor.library.without)(name))

@@ -38,7 +38,7 @@ pub const PER_THREAD: usize = 2;
 const STREAM_IN_CONFIG: usize = 32;
 
 thread_local! {
-    /// This thread is in a launch, or in what this library does around one.
+    /// Set while this thread is in a launch, or in what this library does around one.
     static IS_INSIDE: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -77,7 +77,7 @@ impl Stream {
         }
     }
 
-    /// Its handle; null is the legacy default stream.
+    /// Handle of the stream; null is the legacy default stream.
     pub(crate) const fn handle(self) -> Address {
         match self {
             Self::Own(handle) => handle,
@@ -170,15 +170,15 @@ pub fn launch(
     launch_indirect(index, stream, || kind, |_| real())
 }
 
-/// Whether a launch by the function at this place of the list goes into the queue of a copy engine,
-/// or returns only when the device has done something: the watch has to know of those.
+/// Returns whether a launch by the function at this place of the list goes into the queue of a
+/// copy engine, or returns only when the device has done something: the watch has to know of those.
 fn copies(index: usize) -> bool {
     let reach = driver::opened().map(|driver| (driver.vendor().table.reach)(index));
     reach == Some(Reach::Copies) || tells(index)
 }
 
-/// Whether a launch by the function at this place of the list returns only when the device has done
-/// something, or calls the program.
+/// Returns whether a launch by the function at this place of the list returns only when the
+/// device has done something, or calls the program.
 fn tells(index: usize) -> bool {
     let driver = driver::opened();
     driver.is_some_and(|driver| driver.vendor().table.tells.get(index) == Some(&true))
@@ -252,7 +252,7 @@ pub fn function(name: &CStr) -> Option<Address> {
     functions()?.function(name)
 }
 
-/// Whether launches are scheduled now.
+/// Returns whether launches are scheduled now.
 #[must_use]
 pub fn is_contended() -> bool {
     is_on() && preempt::is_contended()
@@ -303,8 +303,8 @@ impl Scheduled {
         })
     }
 
-    /// What is refused, or dropped, is launched all the same, as of no XQueue: the program asked
-    /// for it.
+    /// Makes the launch. One that is refused, or dropped, is made all the same, as of no XQueue:
+    /// the program asked for it.
     fn launch(self, kind: Kind, real: impl FnOnce(u64) -> Code) -> Code {
         let Self { functions, xq, _inside } = &self;
         let mut token = 0;
@@ -414,13 +414,14 @@ pub fn in_legacy(real: impl FnOnce() -> Code) -> Code {
     }
 }
 
-/// Whether a handle is that of the legacy default stream.
+/// Returns whether a handle is that of the legacy default stream.
 #[must_use]
 pub fn is_legacy(stream: Address) -> bool {
     Stream::of(stream, Stream::Legacy) == Stream::Legacy
 }
 
-/// What stands for a stream; `None` if nothing does, or there is no context.
+/// Returns the key of a stream; `None` if there is no default stream to make it from, or no
+/// context.
 pub(crate) fn key(stream: Stream) -> Option<Key> {
     match stream {
         Stream::Own(handle) => Some(Key { base: handle.addr(), thread: 0 }),
@@ -434,7 +435,7 @@ fn default_stream() -> Option<usize> {
     (driver::opened()?.vendor().questions.default_stream)()
 }
 
-/// Whether a launch into a stream becomes part of a graph.
+/// Returns whether a launch into a stream becomes part of a graph.
 #[must_use]
 pub fn is_captured(stream: Stream) -> bool {
     captures::is_captured(stream.handle())

@@ -12,11 +12,11 @@ use crate::{Code, driver};
 thread_local! {
     /// The error of the program's that the runtime does not have any more; 0 if there is none.
     static LEFT: Cell<Code> = const { Cell::new(0) };
-    /// What the program is to find after what this library does.
+    /// Error that the program is to find after what this library does.
     static KEPT: Cell<Code> = const { Cell::new(0) };
 }
 
-/// What is asked of a library that keeps a last error.
+/// Questions to a library that keeps a last error.
 #[derive(Debug)]
 pub struct LastError {
     /// The thread's last error, which stays.
@@ -29,14 +29,14 @@ fn questions() -> Option<&'static LastError> {
     driver::opened()?.vendor().questions.last_error.as_ref()
 }
 
-/// What a program is answered that asks for the last error, which stays; `real` is what the library
-/// answers.
+/// Returns the answer to a program that asks for the last error, which stays; `real` is what the
+/// library answers.
 #[must_use]
 pub fn peek(real: Code) -> Code {
     if real == 0 { LEFT.get() } else { real }
 }
 
-/// The same when it is forgotten.
+/// Returns the answer to a program that asks for the last error, which is forgotten.
 #[must_use]
 pub fn take(real: Code) -> Code {
     let left = LEFT.replace(0);

@@ -21,7 +21,7 @@ type Awaited = unsafe extern "C" fn(u64) -> c_int;
 type Signal = unsafe extern "C" fn(u64, *mut u64, *mut u32) -> c_int;
 type WaitFor = unsafe extern "C" fn(u64, u64, u32) -> c_int;
 
-/// What `libpreempt.so` has for this.
+/// Functions of `libpreempt.so` for events.
 #[derive(Clone, Copy, Debug)]
 struct Functions {
     awaited: Awaited,
@@ -72,7 +72,7 @@ struct Recorded {
 
 /// By the handles of the events.
 static RECORDED: LazyLock<Mutex<HashMap<usize, Recorded>>> = LazyLock::new(Mutex::default);
-/// Whether there was ever one.
+/// Set once an event was recorded.
 static ANY: AtomicBool = AtomicBool::new(false);
 
 fn recorded() -> MutexGuard<'static, HashMap<usize, Recorded>> {
@@ -117,7 +117,7 @@ pub fn record(event: Address, stream: Address, next: impl FnOnce() -> Code) -> C
     code
 }
 
-/// Whether times between events are counted in this process.
+/// Returns whether times between events are counted in this process.
 #[must_use]
 pub fn are_times_counted() -> bool {
     counts::are_asked_for()

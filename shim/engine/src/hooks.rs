@@ -114,7 +114,7 @@ macro_rules! wait {
     };
 }
 
-/// What an argument of a launch, by its name, says of how long it takes.
+/// Part of a launch's kind, by the name of an argument.
 #[macro_export]
 macro_rules! part {
     (function $given:ident) => {

@@ -1,18 +1,18 @@
-//! Which launches take about equally long.
+//! Kinds of launches that take about equally long.
 
 use std::ffi::c_uint;
 
 use crate::Address;
 
-/// Which queues of the hardware a launch goes into, as `xsched_private_begin_launch` takes it.
+/// Hardware queues that a launch goes into, as `xsched_private_begin_launch` takes them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u32)]
 pub enum Reach {
-    /// That of its stream.
+    /// The queue of the launch's stream.
     Stream = 0,
-    /// That of a copy engine as well.
+    /// The queue of a copy engine as well.
     Copies = 1,
-    /// These and those of other streams.
+    /// All of these and the queues of other streams.
     All = 2,
 }
 
@@ -20,7 +20,7 @@ pub enum Reach {
 /// blocks.
 const DIMENSIONS: usize = 6;
 
-/// What launches that take about equally long have in common: the function of the driver, the
+/// Common property of launches that take about equally long: the function of the driver, the
 /// kernel or graph, the dimensions, and for copies and fills the size to the next power of two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Kind {
@@ -43,13 +43,13 @@ impl Kind {
         Self { hash, ..self }
     }
 
-    /// The same for launches that go into these hardware queues.
+    /// Sets the hardware queues that the launches go into.
     #[must_use]
     pub const fn reaching(self, reach: Reach) -> Self {
         Self { reach, ..self }
     }
 
-    /// Which hardware queues they go into.
+    /// Returns the hardware queues that the launches go into.
     pub(crate) const fn reach(self) -> Reach {
         self.reach
     }
@@ -63,12 +63,12 @@ impl Kind {
 
 /// An argument of a launch.
 pub trait Part {
-    /// What it says of how long the launch takes; 0 for nothing.
+    /// Returns a number for how the argument affects the time of the launch; 0 for nothing.
     fn part(&self) -> usize {
         0
     }
 
-    /// The same if it says what is launched.
+    /// Returns a number for what is launched, if the argument says so; otherwise 0.
     fn of_handle(&self) -> usize {
         0
     }
@@ -113,7 +113,7 @@ impl Part for u64 {}
 impl Part for u16 {}
 impl Part for u8 {}
 
-/// What a launch's configuration says of how long it takes.
+/// Returns a number for how a launch's configuration affects its time.
 ///
 /// # Safety
 /// `config` is null or points to the vendor's structure for that.

@@ -1,4 +1,4 @@
-//! What the interposers of vendors' libraries share.
+//! Common code of the interposers of vendors' libraries.
 //!
 //! An interposer is a shared library that a program has preloaded, and that takes the place of its
 //! vendor's library. Each has a crate of its own, with the list of the vendor's functions and a
@@ -51,5 +51,5 @@ pub use vendor::{Class, Vendor};
 
 /// The address of a function, whatever its signature, or a handle of the vendor's.
 pub type Address = *mut c_void;
-/// What the vendor's functions answer: 0 is success.
+/// Result of a vendor's function: 0 is success.
 pub type Code = c_int;

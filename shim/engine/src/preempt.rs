@@ -47,7 +47,7 @@ pub(crate) fn functions() -> Option<&'static Functions> {
     FUNCTIONS.get()?.as_ref()
 }
 
-/// Whether the library was looked for and is not to be had.
+/// Returns whether the library was looked for and is not to be had.
 pub(crate) fn is_missing() -> bool {
     FUNCTIONS.get().is_some_and(Option::is_none)
 }
@@ -57,12 +57,12 @@ pub(crate) fn contended() -> Option<&'static Functions> {
     if is_contended() { functions() } else { None }
 }
 
-/// Whether a scheduler has a use for when the work of a stream begins or ends.
+/// Returns whether a scheduler has a use for when the work of a stream begins or ends.
 pub(crate) fn is_attended() -> bool {
     functions().is_none_or(|functions| is_set(functions.attended))
 }
 
-/// Whether a word is not 0 that the library names in this place.
+/// Returns whether a word is not 0 that the library names in this place.
 #[inline]
 fn is_set(place: &AtomicPtr<AtomicU32>) -> bool {
     // SAFETY: it is the address of a word that stays for ever.
@@ -70,8 +70,8 @@ fn is_set(place: &AtomicPtr<AtomicU32>) -> bool {
     word.is_some_and(|word| word.load(Ordering::Acquire) != 0)
 }
 
-/// Whether scheduling is required now: something tells the streams of the process apart, or the
-/// process from others.
+/// Returns whether scheduling is required now: something tells the streams of the process apart,
+/// or the process from others.
 #[inline]
 pub(crate) fn is_contended() -> bool {
     // SAFETY: it is null, or the address of an atomic of the library, which stays as that does.
@@ -102,7 +102,7 @@ const WHY_MAX: usize = 1024;
 
 macro_rules! functions {
     ($($(#[$doc:meta])* $name:ident = $symbol:expr => ($($kind:ty),*);)*) => {
-        /// What is called of the library.
+        /// Functions of the library that are called.
         #[derive(Debug)]
         pub(crate) struct Functions {
             $($(#[$doc])* pub(crate) $name: unsafe extern "C" fn($($kind),*) -> XResult,)*
@@ -160,7 +160,7 @@ macro_rules! functions {
 functions! {
     /// Says where the driver is.
     driver = |names: &Preempt| names.library => (*const c_char);
-    /// Whether streams are to get XQueues: 1 or 0.
+    /// Tells whether streams are to get XQueues: 1 or 0.
     interposed = |_: &Preempt| c"xsched_private_interposed" => ();
     /// The hardware queue of a stream of the current context.
     queue = |names: &Preempt| names.queue => (*mut u64, Address);
@@ -178,9 +178,9 @@ functions! {
     burst = |_: &Preempt| c"xsched_private_burst" => (u64, *mut *const BurstState, *mut u32);
     /// Sets an XQueue's priority, that of its stream.
     priority = |_: &Preempt| c"xsched_private_stream_priority" => (u64, c_int);
-    /// The level of an XQueue, and in so many bytes why it has no higher one.
+    /// Writes the level of an XQueue, and in at most this number of bytes why it has no higher one.
     level = |_: &Preempt| c"xsched_private_level" => (u64, *mut c_int, *mut c_char, usize);
-    /// Counts that the program has waited for the device for so long, in nanoseconds.
+    /// Counts that the program has waited for the device for this number of nanoseconds.
     waited = |_: &Preempt| c"xsched_private_waited" => (u64);
     /// How many holds of an XQueue, and of the process by the scheduler of the node, have ended.
     holds_ended = |_: &Preempt| c"xsched_private_holds_ended" => (u64, *mut u64);
@@ -196,7 +196,7 @@ functions! {
     end_queue = |_: &Preempt| c"XQueueDestroy" => (u64);
     /// Ends a hardware queue.
     end_hardware = |_: &Preempt| c"HwQueueDestroy" => (u64);
-    /// Whether nothing that went into an XQueue is to run yet: writes 1 then.
+    /// Writes 1 if nothing that went into an XQueue is to run yet.
     query = |_: &Preempt| c"XQueueQuery" => (u64, *mut c_int);
     /// No gate holds anything from now on.
     begin_wait = |_: &Preempt| c"xsched_private_begin_wait" => (*mut u64);

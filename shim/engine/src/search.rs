@@ -92,7 +92,7 @@ fn places(library: &Library, name: &OsStr, first: &[PathBuf], last: &[PathBuf]) 
     from_loader.chain(library.folders.iter().map(|folder| Path::new(folder).join(name))).collect()
 }
 
-/// What a file needs, and where it looks for that.
+/// Libraries that a file needs, and the folders where it looks for them.
 #[derive(Debug)]
 struct Needs {
     names: Vec<OsString>,

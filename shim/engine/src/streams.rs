@@ -16,23 +16,23 @@ use crate::engine::{self, Inside, Stream};
 use crate::preempt::{Functions, SUCCESS};
 use crate::{Address, Code, activity, captures, counts, direct, driver, preempt, waits};
 
-/// What stands for a stream.
+/// Key of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Key {
-    /// Its handle, or what the vendor says of a default stream.
+    /// Handle of the stream, or what the vendor says of a default stream.
     pub(crate) base: usize,
     /// The thread whose default stream it is, by [`thread`]; 0 if it is no thread's.
     pub(crate) thread: usize,
 }
 
-/// Whether a stream has its queues.
+/// State of a stream's queues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum StreamState {
-    /// It gets them with its first launch after scheduling is required.
+    /// The stream gets queues with its first launch after scheduling is required.
     Deferred,
     /// As `Deferred`, which is decided again with its next launch.
     Recheck,
-    /// It has them, or cannot have any.
+    /// The stream has queues, or cannot have any.
     Attached,
     /// As `Attached`, and it was the default stream of a thread that has ended.
     Orphaned,
@@ -44,11 +44,11 @@ struct Queues {
     hwq: u64,
     xq: u64,
     state: StreamState,
-    /// Those of them that the program has made itself.
+    /// Queues among them that the program has made itself.
     borrowed: Borrowed,
     /// The program may have set something of its XQueue.
     is_lent: bool,
-    /// What its XQueue would be told of it.
+    /// Properties of the stream that its XQueue would be told.
     about: About,
 }
 
@@ -61,7 +61,7 @@ enum Borrowed {
 }
 
 impl Borrowed {
-    /// What a stream has before it gets queues here.
+    /// Returns the queues that a stream has before it gets queues here.
     fn of(functions: &Functions, stream: Address) -> Self {
         if stream.is_null() {
             // No program makes queues for a default stream.
@@ -81,11 +81,11 @@ impl Borrowed {
     }
 }
 
-/// What tells a stream from others, as far as the driver knows.
+/// Properties that tell a stream from others, as far as the driver knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct About {
     pub(crate) device: c_int,
-    /// Its context, or 0.
+    /// Context of the stream, or 0.
     pub(crate) context: usize,
     /// As the vendor counts, downwards.
     priority: c_int,
@@ -138,7 +138,7 @@ pub(crate) fn thread() -> Option<usize> {
     THREAD.try_with(|thread| thread.0).ok()
 }
 
-/// What stands for the stream with a handle; null is the legacy default stream.
+/// Returns the key of the stream with a handle; null is the legacy default stream.
 pub(crate) fn key(stream: Address) -> Option<Key> {
     engine::key(Stream::of(stream, Stream::Legacy))
 }
@@ -157,12 +157,12 @@ pub(crate) fn queue(functions: &Functions, stream: Stream, mode: AttachMode) -> 
     found(stream, is_now, |key| make(functions, key, stream, is_now))
 }
 
-/// Whether a stream has an XQueue, or gets it later, and nothing is captured.
+/// Returns whether a stream has an XQueue, or gets it later, and nothing is captured.
 pub(crate) fn is_attached(stream: Stream) -> bool {
     !captures::are_any() && found(stream, false, |_| None).is_some()
 }
 
-/// Whether a stream is known to have no XQueue and to get none.
+/// Returns whether a stream is known to have no XQueue and to get none.
 pub(crate) fn has_no_queue(stream: Stream) -> bool {
     let queues = engine::key(stream).and_then(find);
     queues.is_some_and(|queues| queues.state == StreamState::Attached && queues.xq == 0)
@@ -266,7 +266,7 @@ fn insert_beside_one_like(key: Key, made: Queues) -> bool {
     is_one
 }
 
-/// Whether streams get XQueues later is decided again, since one that had an XQueue has none now.
+/// Has it decided again if streams get XQueues later, since one that had an XQueue has none now.
 fn look_anew(known: &mut HashMap<Key, Queues>) {
     let deferred = known.values_mut().filter(|queues| queues.is_deferred());
     deferred.for_each(|queues| queues.state = StreamState::Recheck);
@@ -328,12 +328,13 @@ impl Queues {
         matches!(self.state, StreamState::Deferred | StreamState::Recheck)
     }
 
-    /// Whether they were those of a thread's default stream, and may become another's.
+    /// Returns whether the queues were those of a thread's default stream, and may become
+    /// another's.
     fn is_reusable(&self) -> bool {
         self.state == StreamState::Orphaned && self.xq != 0 && !self.is_lent
     }
 
-    /// Whether what is known of the stream is still so, and enough if it is to have an XQueue now.
+    /// Returns whether the entry still holds, and is enough if the stream is to have an XQueue now.
     const fn holds(&self, is_now: bool) -> bool {
         match self.state {
             StreamState::Deferred => !is_now,
@@ -409,7 +410,7 @@ impl Queues {
         own.end(functions);
     }
 
-    /// Whether all that went into them has run, as far as it is known.
+    /// Returns whether all that went into the queues has run, as far as it is known.
     fn are_idle(&self, functions: &Functions) -> bool {
         let mut state = IDLE;
         if self.xq != 0 {

@@ -1,4 +1,4 @@
-//! What differs between the vendors' libraries.
+//! Differences between the vendors' libraries.
 
 use std::ffi::{CStr, c_int, c_void};
 use std::sync::atomic::AtomicPtr;
@@ -7,7 +7,7 @@ use crate::errors::LastError;
 use crate::kind::Reach;
 use crate::{Address, Code};
 
-/// What is done with a function; the list of functions explains the classes.
+/// Treatment of a function; the list of functions explains the classes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
     /// Work of a stream.
@@ -29,7 +29,7 @@ pub struct Vendor {
     pub table: Table,
     /// The library.
     pub library: Library,
-    /// What is asked of the library.
+    /// Questions to the library.
     pub questions: Questions,
     /// The names of the functions of `libpreempt.so` for this vendor.
     pub preempt: Preempt,
@@ -38,42 +38,42 @@ pub struct Vendor {
 /// The functions of the list, each at its place, sorted by name.
 #[derive(Debug)]
 pub struct Table {
-    /// Their names.
+    /// Names of the functions.
     pub names: &'static [&'static CStr],
-    /// Their classes.
+    /// Classes of the functions.
     pub classes: &'static [Class],
-    /// Whether they are launches that tell the program that something has run: they return only
-    /// then, or call a function of the program.
+    /// True for launches that tell the program that something has run: they return only then, or
+    /// call a function of the program.
     pub tells: &'static [bool],
-    /// What the stubs jump to.
+    /// Addresses that the stubs jump to.
     pub slots: &'static [AtomicPtr<c_void>],
     /// The exported functions.
     pub stubs: &'static [unsafe extern "C" fn()],
     /// Places in the list, and what is called instead of the library's function.
     pub hooks: fn() -> Vec<(usize, Address)>,
-    /// Which hardware queues what the function at a place launches goes into, whatever its
-    /// arguments.
+    /// Returns the hardware queues that the launch by the function at a place goes into, whatever
+    /// its arguments.
     pub reach: fn(usize) -> Reach,
-    /// What begins the names that are left out.
+    /// Prefixes of the names that are left out.
     pub left_out: &'static [&'static str],
-    /// What begins the names of the library's functions.
+    /// Prefixes of the names of the library's functions.
     pub prefixes: &'static [&'static str],
 }
 
 /// Where the library is, and what answers in its place.
 #[derive(Debug)]
 pub struct Library {
-    /// What it is called in messages, with its vendor.
+    /// Name of the library in messages, with its vendor.
     pub title: &'static str,
-    /// Its vendor's name in messages.
+    /// Name of the vendor in messages.
     pub vendor: &'static str,
-    /// What a user without it can do.
+    /// Advice for a user who lacks the library.
     pub advice: &'static str,
     /// The variable that names its file.
     pub variable: &'static str,
-    /// Its names for the loader, those that are tried first in front.
+    /// Names of the library for the loader, those that are tried first in front.
     pub sonames: &'static [&'static str],
-    /// Whether programs bring it along, so that it is looked for as their files say.
+    /// True if programs bring the library along, so that it is looked for as their files say.
     pub comes_with_programs: bool,
     /// True if any call may initialise it, so that a child of a fork cannot use it afterwards.
     /// Otherwise the vendor's interposer says when it is.
@@ -82,17 +82,17 @@ pub struct Library {
     pub folders: &'static [&'static str],
     /// The function that every interposer of this vendor exports, and no library does.
     pub marker: &'static CStr,
-    /// What answers in the place of a function that the library lacks.
+    /// Answers in the place of a function that the library lacks.
     pub lacking: extern "C" fn() -> Code,
-    /// What answers without a library, for a function of the list.
+    /// Returns what answers without a library, for a function of the list.
     pub without: fn(&CStr) -> Address,
 }
 
-/// What is asked of the library. Nothing is asked before it is open.
+/// Questions to the library. Nothing is asked before it is open.
 #[derive(Debug)]
 pub struct Questions {
-    /// What stands for the default stream that a launch of this thread would go to, and is no
-    /// stream's handle; `None` if there is none now.
+    /// Returns what stands for the default stream that a launch of this thread would go to, and is
+    /// no stream's handle; `None` if there is none now.
     pub default_stream: fn() -> Option<usize>,
     /// A stream's priority; a lower number is more urgent.
     pub priority: fn(Address) -> c_int,
@@ -101,9 +101,10 @@ pub struct Questions {
     pub context: fn(Address) -> usize,
     /// The device of a stream, or, for null, of this thread; −1 if there is none.
     pub device: fn(Address) -> c_int,
-    /// Whether a stream is being captured. If the library does not say, it is.
+    /// Returns whether a stream is being captured. If the library does not say, it is.
     pub is_captured: fn(Address) -> bool,
-    /// Whether the legacy default stream waits for this one. If the library does not say, it does.
+    /// Returns whether the legacy default stream waits for this one; true if the library does not
+    /// say.
     pub is_blocking: fn(Address) -> bool,
     /// Sets this thread's capture mode, and answers the one before.
     pub exchange_mode: fn(c_int) -> c_int,
@@ -129,7 +130,7 @@ impl Vendor {
         self.table.names.binary_search(&name).ok()
     }
 
-    /// Whether the list says of a name that it is left out.
+    /// Returns whether the list says of a name that it is left out.
     pub(crate) fn is_left_out(&self, name: &str) -> bool {
         self.table.left_out.iter().any(|prefix| name.starts_with(prefix))
     }

@@ -11,8 +11,8 @@ use crate::Code;
 use crate::activity::is_on;
 use crate::preempt::{Functions, SUCCESS, contended, counted};
 
-/// A call that may have to wait for the device has waited if it took so long. PyTorch's libraries
-/// make 20 such calls in a request, and those that did not wait took 0.4 to 6 µs: see
+/// Time from which a call that may have to wait for the device counts as a wait. PyTorch's
+/// libraries make 20 such calls in a request, and those that did not wait took 0.4 to 6 µs: see
 /// `benches/results/h200-2026-11-28-host-bound`.
 const MAY_WAIT: Duration = Duration::from_micros(100);
 
@@ -55,7 +55,7 @@ pub fn waiting<R>(call: impl FnOnce() -> R) -> R {
     timed_wait(Duration::ZERO, call)
 }
 
-/// Makes a call in which the program waits for the device if it takes so long at least.
+/// Makes a call in which the program waits for the device if it takes `least` or longer.
 fn timed_wait<R>(least: Duration, call: impl FnOnce() -> R) -> R {
     let Some(functions) = contended() else { return call() };
     let began = Instant::now();
