@@ -139,7 +139,7 @@ impl World {
         None
     }
 
-    /// Gates stay closed for a process although nobody would notice that it has ended.
+    /// Gates stay closed for a process although no scheduler would notice that it has ended.
     fn outlasts_control(&self, at: usize) -> Option<(&'static str, &'static str)> {
         let process = &self.processes[at];
         let daemon = &self.daemons[self.connections[process.link.wire?].daemon];
