@@ -46,6 +46,7 @@ until_true() {
 # A field of the process of the tenant.
 of_tenant() { xsched ps --json | jq -e -r --arg t "$1" ".processes[] | select(.tenant == \$t) | $2"; }
 has() { [ "$(of_tenant "$1" "$2")" = "$3" ]; }
+is_pending() { scontrol -o show job "$1" | grep -q JobState=PENDING; }
 has_grants() { [ "$(xsched ps --json | jq -r '[.grants[].name] | sort | join(";")')" = "$1" ]; }
 has_share() { xsched ps --json | jq -e --arg t "$1" --argjson s "$2" '.processes[] | select((.tenant | startswith($t)) and .share == $s)'; }
 has_both() { [ "$(xsched ps --json | jq -r --arg t "$1" '[.processes[] | select(.tenant == $t) | .priority] | sort | join(",")')" = "$2" ]; }
@@ -300,6 +301,9 @@ mkdir "$folder/kept"
 scontrol requeue "$number"
 until_true "the epilog does not revoke" has_grants "$one"
 rmdir "$folder/kept"
+# The controller would start it two minutes later.
+until_true "the job is not queued again" is_pending "$number"
+scontrol update "jobid=$number" starttime=now
 until_true "the job does not run again under its grant" has "job $number" .priority 100
 goes_on urgent
 
