@@ -1,4 +1,4 @@
-//! What a call of the driver costs on the emulated driver: without the interposer, and with it in
+//! Cost of a call of the driver on the emulated driver: without the interposer, and with it in
 //! each state. `cargo bench -p xsched-shim-cuda --bench calls`; with `-- FOLDER`, the libraries in
 //! that folder.
 

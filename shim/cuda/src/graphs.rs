@@ -28,7 +28,7 @@ struct Functions {
 }
 
 static FUNCTIONS: OnceLock<Option<Functions>> = OnceLock::new();
-/// There is, or was, a graph with a copy.
+/// Set once there was a graph with a copy.
 static ANY: AtomicBool = AtomicBool::new(false);
 /// Executable graphs without a copy, each in the place of its address. Frameworks change each
 /// kernel of a graph before each launch of it.
@@ -43,7 +43,7 @@ const fn place_of(exec: usize) -> usize {
     exec.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (usize::BITS - bits)
 }
 
-/// Whether an executable graph is known to have no copy.
+/// Returns whether an executable graph is known to have no copy.
 fn has_no_copy(exec: Address) -> bool {
     WITHOUT_COPY[place_of(exec.addr())].load(Ordering::Acquire) == exec.addr()
 }

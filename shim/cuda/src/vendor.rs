@@ -33,8 +33,8 @@ const NON_BLOCKING: c_uint = 1;
 /// `CU_STREAM_CAPTURE_STATUS_NONE`.
 const NOT_CAPTURED: c_int = 0;
 
-/// Whether the function at this place copies. No stream stops others, and neither do copies of one
-/// that is held, but a copy may wait for its stream within the call.
+/// Returns whether the function at this place copies. No stream stops others, and neither do
+/// copies of one that is held, but a copy may wait for its stream within the call.
 fn reach(place: usize) -> Reach {
     static COPIES: LazyLock<Vec<bool>> = LazyLock::new(|| {
         NAMES.iter().map(|name| name.to_bytes().starts_with(b"cuMemcpy")).collect()
@@ -204,12 +204,12 @@ fn exchange_mode(mut mode: c_int) -> c_int {
     mode
 }
 
-/// What answers in the place of a function that the driver lacks.
+/// Answers in the place of a function that the driver lacks.
 extern "C" fn not_found() -> Code {
     NOT_FOUND
 }
 
-/// What answers without a driver.
+/// Returns the function that answers without a driver.
 fn without(name: &CStr) -> Address {
     match name.to_bytes() {
         b"cuGetErrorName" | b"cuGetErrorString" => error_text as Address,

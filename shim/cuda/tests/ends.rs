@@ -1,4 +1,4 @@
-//! What contexts and threads leave behind that end, on the emulated driver. These programs keep all
+//! Leftovers of contexts and threads that end, on the emulated driver. These programs keep all
 //! processors busy, and are apart from those that a busy machine disturbs.
 
 mod common;

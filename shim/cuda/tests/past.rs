@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use common::{check, compile, with_interposer};
 
-/// What was counted of a program in this mode.
+/// Counts of a program in this mode.
 fn past(mode: &str, auto: &str) -> Value {
     let folder = tempfile::tempdir().expect("a folder");
     compile("schedule.c", &folder.path().join("schedule"), &["-ldl", "-pthread"]);

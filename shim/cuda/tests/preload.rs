@@ -13,8 +13,8 @@ use tempfile::TempDir;
 
 use common::{check, compile, interposer, says, with_interposer};
 
-/// What is built once for all tests: the driver, as a file of another name and as `libcuda.so.1`,
-/// and the programs.
+/// Files that are built once for all tests: the driver, as a file of another name and as
+/// `libcuda.so.1`, and the programs.
 struct Built {
     folder: TempDir,
 }
@@ -40,7 +40,7 @@ impl Built {
     }
 }
 
-/// What a program says that opens the driver, in the way of this mode.
+/// Program that opens the driver, in the way of this mode.
 fn opens(mode: &str) -> (Command, &'static Built) {
     let built = Built::get();
     let mut command = with_interposer(built.path("opens"));

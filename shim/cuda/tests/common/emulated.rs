@@ -46,15 +46,15 @@ pub(crate) fn counts(mode: &str, command: &mut Command) -> Value {
     serde_json::from_str(&fs::read_to_string(file).expect("counts")).expect("JSON")
 }
 
-/// What is counted while nothing tells the streams apart, where each launch that is scheduled is
-/// made at once.
+/// Counts while nothing tells the streams apart, where each launch that is scheduled is made at
+/// once.
 pub(crate) fn counts_of(program: &str, mode: &str) -> Value {
     let counts = counts(mode, &mut scheduled(program, mode));
     assert_eq!(counts["alone"], counts["scheduled"], "{mode}");
     counts
 }
 
-/// The same when streams are scheduled one by one.
+/// Counts when streams are scheduled one by one.
 pub(crate) fn counts_apart(program: &str, mode: &str) -> Value {
     let mut command = scheduled(program, mode);
     let counts = counts(mode, command.env("XSCHED_AUTO_XQUEUE_UNIT", "streams"));
@@ -62,7 +62,7 @@ pub(crate) fn counts_apart(program: &str, mode: &str) -> Value {
     counts
 }
 
-/// What is counted in both ways.
+/// Counts in both ways.
 pub(crate) fn in_both_ways(program: &str, mode: &str) -> [Value; 2] {
     [counts_of(program, mode), counts_apart(program, mode)]
 }

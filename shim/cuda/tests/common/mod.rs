@@ -65,7 +65,7 @@ fn finds_nothing_wrong(command: &Command, output: &Output) {
     assert!(output.status.success() && !text.contains("FAILED"), "{command:?}: {output:?}");
 }
 
-/// What is said where the machine is so busy that a call takes long, and all is let go meanwhile.
+/// Message where the machine is so busy that a call takes long, and all is let go meanwhile.
 const BUSY: &str = "calls into the driver did not return while queues were held";
 /// Runs of which one has to be without that.
 const TIMES_MAX: usize = 8;
