@@ -52,7 +52,7 @@ unsafe fn begin(exec: *mut Address, graph: Address, next: impl FnOnce() -> Code)
     code
 }
 
-/// Which hardware queues a graph goes into whose nodes come one after the other, none of which is a
+/// Returns the hardware queues of a graph whose nodes come one after the other, none of which is a
 /// graph itself.
 fn reach_of_row(graph: Address) -> Option<Reach> {
     let (nodes, (from, to)) = (nodes(graph)?, edges(graph)?);
@@ -65,7 +65,8 @@ fn reach_of_row(graph: Address) -> Option<Reach> {
     (!kinds.contains(&CHILD)).then_some(reach)
 }
 
-/// Whether so many nodes with edges from these to those, which make no circle, are a row.
+/// Returns whether `nodes` nodes with edges `from` these `to` those, which make no circle, are a
+/// row.
 fn row_of(nodes: usize, from: &[Address], to: &[Address]) -> bool {
     let are_different = |all: &[Address]| all.iter().collect::<HashSet<_>>().len() == all.len();
     from.len() == nodes.saturating_sub(1) && are_different(from) && are_different(to)

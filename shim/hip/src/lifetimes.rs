@@ -29,8 +29,8 @@ fn await_event(stream: Address, event: Address, next: impl FnOnce() -> Code) -> 
     captures::join(stream, || ordered(stream, next))
 }
 
-/// What stays in order with a stream's launches. The legacy default stream waits for all blocking
-/// ones then, as with a launch.
+/// Makes a call that stays in order with a stream's launches. The legacy default stream waits for
+/// all blocking ones then, as with a launch.
 fn ordered(stream: Address, next: impl FnOnce() -> Code) -> Code {
     if engine::is_legacy(stream) { engine::in_legacy(next) } else { next() }
 }

@@ -46,7 +46,7 @@ unsafe extern "C" fn dlopen() {
     )
 }
 
-/// What is opened in the place of this path. Sees to it that the next function is known.
+/// Returns the path to open in the place of this one. Sees to it that the next function is known.
 ///
 /// # Safety
 /// As of `dlopen`.
@@ -62,7 +62,7 @@ unsafe extern "C" fn path(path: *const c_char, flags: c_int) -> *const c_char {
     if is_runtime { c"libshimhip.so".as_ptr() } else { path }
 }
 
-/// What there is without a next function: no library is opened.
+/// Answers without a next function: no library is opened.
 extern "C" fn refuse() -> *mut c_void {
     ptr::null_mut()
 }

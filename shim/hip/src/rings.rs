@@ -19,8 +19,8 @@ type Create = unsafe extern "C" fn(*mut u64, *mut Address, i64) -> c_int;
 /// `HwQueueDestroy`.
 type Destroy = unsafe extern "C" fn(u64) -> c_int;
 
-/// Such streams at a time. A GPU has 24 rings or more for all processes, and with more it goes
-/// through them in turns.
+/// Streams with rings of their own at a time. A GPU has 24 rings or more for all processes, and
+/// with more it goes through them in turns.
 const STREAMS_MAX: usize = 16;
 /// The level that needs them.
 const INTERRUPT: i64 = 3;

@@ -46,7 +46,7 @@ extern "C" fn at_exit() {
     reentrant(wait);
 }
 
-/// Whether the turn of the runtime's thread is over, by calls of it, one after the other.
+/// Returns whether the turn of the runtime's thread is over, by calls of it, one after the other.
 fn are_over(mut call: impl FnMut() -> Option<()>) -> bool {
     (0..CALLS).all(|_| call().is_some())
 }

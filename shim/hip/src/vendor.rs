@@ -121,11 +121,11 @@ fn hooks() -> Vec<(usize, Address)> {
     table::hooks().into_iter().flatten().chain(lookups).collect()
 }
 
-/// What begins the names of functions that copy.
+/// Prefixes of the names of functions that copy.
 const COPIES: [&str; 3] = ["hipMemcpy", "hipDrvMemcpy", "hipMemPrefetch"];
 
-/// Which hardware queues what the function at this place launches goes into: all streams share that
-/// of cooperative kernels and those of copy engines.
+/// Returns the hardware queues that the launch by the function at this place goes into: all
+/// streams share that of cooperative kernels and those of copy engines.
 fn reach(place: usize) -> Reach {
     static ALL: LazyLock<Vec<Reach>> = LazyLock::new(|| {
         let of = |name: &&CStr| match name.to_string_lossy() {
@@ -138,7 +138,7 @@ fn reach(place: usize) -> Reach {
     ALL.get(place).copied().unwrap_or(Reach::Stream)
 }
 
-/// What stands for the default stream of the thread's device.
+/// Returns what stands for the default stream of the thread's device.
 fn default_stream() -> Option<usize> {
     Some(DEFAULT_STREAMS + usize::try_from(device(ptr::null_mut())).ok()?)
 }
@@ -190,12 +190,12 @@ fn take() -> Code {
     real!(c"hipGetLastError", (): ())
 }
 
-/// What answers in the place of a function that the runtime lacks.
+/// Answers in the place of a function that the runtime lacks.
 extern "C" fn not_supported() -> Code {
     NOT_SUPPORTED
 }
 
-/// What answers without a runtime. Some functions answer a text or a handle.
+/// Returns the function that answers without a runtime. Some functions answer a text or a handle.
 fn without(name: &CStr) -> Address {
     match name.to_bytes() {
         b"hipGetErrorName" | b"hipGetErrorString" => error_text as Address,
@@ -225,7 +225,8 @@ extern "C" fn no_text() -> *const c_char {
     c"".as_ptr()
 }
 
-/// What a program's constructor gets for its code, and gives back to functions that do nothing.
+/// Returns the handle that a program's constructor gets for its code, and gives back to functions
+/// that do nothing.
 extern "C" fn no_modules() -> Address {
     static NONE: [usize; 1] = [0];
     ptr::from_ref(&NONE).cast_mut().cast()

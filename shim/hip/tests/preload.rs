@@ -12,8 +12,8 @@ use tempfile::TempDir;
 
 use common::{SONAMES, check, compile, interposer, names, says, with_interposer, with_preloaded};
 
-/// What is built once for all tests: runtimes of three versions, the libraries that have their
-/// names, and the programs.
+/// Files that are built once for all tests: runtimes of three versions, the libraries that have
+/// their names, and the programs.
 struct Built {
     folder: TempDir,
 }
@@ -62,7 +62,7 @@ impl Built {
     }
 }
 
-/// What a program says that opens the runtime, in the way of this mode.
+/// Program that opens the runtime, in the way of this mode.
 fn opens(mode: &str) -> (Command, &'static Built) {
     let built = Built::get();
     let mut command = with_interposer(built.path("opens"), &built.path("names"));

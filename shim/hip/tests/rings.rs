@@ -36,7 +36,7 @@ fn wrong(mode: &str, by_driver: bool) -> String {
     wrong_with(mode, by_driver, &[("XSCHED_AUTO_XQUEUE_LEVEL", "2")])
 }
 
-/// What is said where the machine is so busy that a call takes long, and all is let go meanwhile.
+/// Messages where the machine is so busy that a call takes long, and all is let go meanwhile.
 const BUSY: [&str; 2] = [
     "a launch did not return while queues were suspended",
     "calls into the driver did not return while queues were held",
@@ -44,7 +44,7 @@ const BUSY: [&str; 2] = [
 /// Runs of which one has to be without that.
 const TIMES_MAX: usize = 8;
 
-/// The same with these variables, by a run in which no call took long.
+/// Runs a mode with these variables, until a run in which no call took long.
 fn wrong_with(mode: &str, by_driver: bool, variables: &[(&str, &str)]) -> String {
     let runs = (0..TIMES_MAX).map(|_| run_once(mode, by_driver, variables));
     let mut judged = runs.filter(|wrong| !BUSY.iter().any(|busy| wrong.contains(busy)));
@@ -91,7 +91,7 @@ fn levels(mode: &str, by_driver: bool) -> Vec<(u64, u64, String)> {
     counts["streams"].as_array().expect("a list").iter().map(level).collect()
 }
 
-/// What limits streams that share a ring.
+/// Limit of streams that share a ring.
 const IN_RING: &str = "its gates are closed while all streams in its hardware queue are held";
 
 #[test]
@@ -119,7 +119,7 @@ fn what_another_stream_waits_for_goes_on() {
     assert_eq!(wrong("awaited", true), "");
 }
 
-/// What more limits those that had launches into several rings.
+/// Further limit of those that had launches into several rings.
 const SPREAD: &str = "or another launch into several hardware queues";
 
 #[test]

@@ -54,15 +54,15 @@ fn counts(mode: &str, command: &mut Command) -> Value {
     serde_json::from_str(&fs::read_to_string(file).expect("counts")).expect("JSON")
 }
 
-/// What is counted while nothing tells the streams apart, where each launch that is scheduled is
-/// made at once.
+/// Counts while nothing tells the streams apart, where each launch that is scheduled is made at
+/// once.
 fn counts_of(mode: &str) -> Value {
     let counts = counts(mode, &mut scheduled(mode));
     assert_eq!(counts["alone"], counts["scheduled"], "{mode}");
     counts
 }
 
-/// The same when streams are scheduled one by one.
+/// Counts when streams are scheduled one by one.
 fn counts_apart(mode: &str) -> Value {
     let mut command = scheduled(mode);
     let counts = counts(mode, command.env("XSCHED_AUTO_XQUEUE_UNIT", "streams"));
@@ -70,7 +70,7 @@ fn counts_apart(mode: &str) -> Value {
     counts
 }
 
-/// What is counted in both ways.
+/// Counts in both ways.
 fn in_both_ways(mode: &str) -> [Value; 2] {
     [counts_of(mode), counts_apart(mode)]
 }

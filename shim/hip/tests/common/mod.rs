@@ -28,10 +28,10 @@ pub(crate) fn runtime() -> PathBuf {
     env::var_os(REAL).map_or_else(|| beside("libxsched_hip_emulated.so"), PathBuf::from)
 }
 
-/// What Debian's ROCr, which is built with its assertions, says of each wait of HIP's.
+/// Warning of Debian's ROCr, which is built with its assertions, at each wait of HIP's.
 const ROCR_WARNS: &str = "Warning: (!g_use_interrupt_wait || isIPC())";
 
-/// Whether it is HIP's own.
+/// Returns whether the runtime is HIP's own.
 pub(crate) fn is_real() -> bool {
     env::var_os(REAL).is_some()
 }
