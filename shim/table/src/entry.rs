@@ -3,7 +3,7 @@
 use crate::error::Problem;
 use crate::types;
 
-/// What an interposer does with a function.
+/// Treatment of a function by an interposer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Class {
     /// Work of a stream, which goes through the stream's queue.
@@ -23,7 +23,7 @@ impl Class {
     pub const ALL: [Self; 5] =
         [Self::Launch, Self::Ordered, Self::Waits, Self::Lifetime, Self::Forwarded];
 
-    /// Its name in a list.
+    /// Name of the class in a list.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -39,18 +39,18 @@ impl Class {
 /// The default stream that a function means by stream 0, or by no stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DefaultStream {
-    /// That of the context, which waits for every blocking stream.
+    /// The context's stream, which waits for every blocking stream.
     Legacy,
-    /// That of the calling thread.
+    /// The calling thread's stream.
     PerThread,
 }
 
 /// A parameter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Parameter {
-    /// Its name.
+    /// Name of the parameter.
     pub name: String,
-    /// Its type in the list.
+    /// Type of the parameter in the list.
     pub kind: String,
     /// A Rust type with the same ABI.
     pub rust: String,
@@ -69,12 +69,12 @@ pub struct Function {
     pub since: Option<(u32, u32)>,
     /// The place of its group in the list.
     pub group: usize,
-    /// Its line in the list, from 1.
+    /// Line of the function in the list, from 1.
     pub line: usize,
 }
 
 impl Function {
-    /// Which stream the function means by stream 0, or by no stream.
+    /// Returns the stream that the function means by stream 0, or by no stream.
     #[must_use]
     pub fn default_stream(&self) -> DefaultStream {
         let per_thread = ["_ptsz", "_ptds", "_spt"].iter().any(|end| self.name.ends_with(end));

@@ -1,4 +1,4 @@
-//! What can be wrong with a list.
+//! Errors in a list.
 
 use thiserror::Error;
 
@@ -8,15 +8,15 @@ use thiserror::Error;
 pub struct Error {
     /// The line, from 1.
     pub line: usize,
-    /// What is wrong there.
+    /// Problem at that line.
     pub problem: Problem,
 }
 
-/// What is wrong, and what to do about it.
+/// Problem of a list, and what to do about it.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Problem {
-    /// It is no TOML, or has other keys than a list has.
+    /// Text that is no TOML, or has other keys than a list has.
     #[error("{0}")]
     Toml(String),
     /// A class that there is not.

@@ -15,14 +15,14 @@ pub struct List {
     pub groups: Vec<Group>,
     /// The functions, sorted by name.
     pub functions: Vec<Function>,
-    /// What the library exports beyond them.
+    /// Names that the library exports beyond them.
     pub left_out: LeftOut,
 }
 
 /// Functions that are of a class for the same reason.
 #[derive(Clone, Debug)]
 pub struct Group {
-    /// Its heading.
+    /// Heading of the group.
     pub title: String,
     /// The class of its functions.
     pub class: Class,
@@ -30,12 +30,12 @@ pub struct Group {
     pub reason: String,
     /// Where its functions have their stream, if no parameter is one.
     pub stream: Option<String>,
-    /// Whether its functions return only when the device has done something. Those of the class for
-    /// calls that wait may have to wait otherwise.
+    /// True if the group's functions return only when the device has done something. Those of the
+    /// class for calls that wait may have to wait otherwise.
     pub waits: bool,
-    /// Whether its functions have the device call a function of the program.
+    /// True if the group's functions have the device call a function of the program.
     pub calls: bool,
-    /// Whether a call that waits leaves the gates of streams as they are: it waits for nothing but
+    /// True if a call that waits leaves the gates of streams as they are: it waits for nothing but
     /// the stream or the event that it names.
     pub keeps_gates: bool,
     /// The entries as they are written, without parameters.
@@ -48,7 +48,7 @@ pub struct Group {
 pub struct LeftOut {
     /// Why.
     pub reason: String,
-    /// What the names begin with.
+    /// Prefixes of the names.
     pub prefixes: Vec<String>,
 }
 
@@ -149,7 +149,7 @@ fn group(written: &WrittenGroup, text: &str) -> Result<Group, Error> {
     })
 }
 
-/// What a class asks of an entry.
+/// Checks that an entry has what its class asks for.
 fn check(entry: &Entry, text: &str, group: &Group) -> Result<(), Problem> {
     let name = || without_parameters(text);
     let Some(parameters) = &entry.parameters else {

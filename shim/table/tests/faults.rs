@@ -4,7 +4,7 @@ use xsched_shim_table::{Class, DefaultStream, Error, List, Problem};
 
 const HEAD: &str = "[[group]]\ntitle = 'a'\nclass = 'waits'\nreason = 'because'\n";
 
-/// What is wrong with a group of these functions, which are in line 5.
+/// Returns the problem of a group of these functions, which are in line 5.
 fn problem(functions: &str) -> Problem {
     let error = List::parse(&format!("{HEAD}functions = [{functions}]\n")).expect_err(functions);
     assert_eq!(error.line, 5, "{functions}");
