@@ -2,11 +2,11 @@
 //! for each.
 //!
 //! Two libraries of a process take part. The one that schedules opens a burst behind a command that
-//! it has launched, for so much predicted work and so many launches, and closes it before it puts
-//! anything else into the stream. The one in front of the driver launches within it: that takes one
-//! atomic operation before the driver's call and one after, and a look at the word of the stream's
-//! gate. Once the gate is closed, or the work is used up, a launch goes the long way, through the
-//! XQueue.
+//! it has launched, for a number of launches and an amount of predicted work, and closes it before
+//! it puts anything else into the stream. The one in front of the driver launches within it: that
+//! takes one atomic operation before the driver's call and one after, and a look at the word of the
+//! stream's gate. Once the gate is closed, or the work is used up, a launch goes the long way,
+//! through the XQueue.
 //!
 //! One launch at a time is under way. A state is never freed, as another thread may be about to
 //! look at it. It is used again for another stream, with another number, by which it is told apart.
@@ -44,8 +44,8 @@ pub struct BurstState {
     thread: AtomicU32,
     /// The predicted work, in nanoseconds, that may be in the stream without a gate.
     spacing_ns: AtomicU32,
-    /// What was launched since the burst was opened: launches, and their predicted work in
-    /// nanoseconds. Whose launch is under way adds to it.
+    /// Launches since the burst was opened, and below their predicted work in nanoseconds. Whose
+    /// launch is under way adds to them.
     launches: AtomicU32,
     launched_ns: AtomicU64,
     /// Not 0 if one of them went into an empty stream.
@@ -54,7 +54,7 @@ pub struct BurstState {
     estimates: [AtomicU64; KINDS],
 }
 
-/// What the device waits for to be zero.
+/// Word that the device waits for to be zero.
 pub type GateWord = AtomicU32;
 
 /// A launch that is under way within a burst. Dropped without [`BurstLaunch::end`], as when the
@@ -63,19 +63,19 @@ pub type GateWord = AtomicU32;
 #[derive(Debug)]
 pub struct BurstLaunch<'a> {
     state: &'a BurstState,
-    /// The word is less by this if the driver takes the launch, which is predicted to take so many
-    /// nanoseconds.
+    /// Amount by which the word is lowered if the driver takes the launch, and below the predicted
+    /// time of the launch in nanoseconds.
     taken: u64,
     ns: u32,
     is_taken: bool,
 }
 
-/// What was launched within a burst.
+/// Launches within a burst.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BurstUse {
     /// Launches that the driver has taken.
     pub launches: u32,
-    /// What they are predicted to take of the device, in nanoseconds.
+    /// Device time that they are predicted to take, in nanoseconds.
     pub predicted_ns: u64,
     /// Nothing was in the stream in the end.
     pub is_drained: bool,
@@ -163,7 +163,7 @@ impl BurstState {
         }
     }
 
-    /// Whether a launch is under way.
+    /// Returns whether a launch is under way.
     #[must_use]
     pub fn is_under_way(&self) -> bool {
         fence(Ordering::SeqCst);
@@ -209,7 +209,7 @@ pub struct Burst(Arc<Owned>);
 struct Owned {
     state: &'static BurstState,
     number: u32,
-    /// Who launches within it was told of the state.
+    /// Not 0 once the one who launches within the burst was told of the state.
     is_used: AtomicU32,
 }
 
@@ -240,7 +240,7 @@ impl Burst {
         self.0.is_used.store(0, Ordering::Relaxed);
     }
 
-    /// Whether there is any use in opening it.
+    /// Returns whether there is any use in opening the burst.
     #[must_use]
     pub fn is_shared(&self) -> bool {
         self.0.is_used.load(Ordering::Relaxed) != 0
@@ -254,8 +254,8 @@ impl Burst {
         self.0.state.gate.store(gate.cast_mut(), Ordering::Relaxed);
     }
 
-    /// Opens the burst for so many launches, and predicted work of `left_ns` of `spacing_ns`, which
-    /// may be in the stream without a gate. It must be closed.
+    /// Opens the burst for `launches` launches, and predicted work of `left_ns` of `spacing_ns`,
+    /// which may be in the stream without a gate. It must be closed.
     pub fn open(&self, launches: u16, left_ns: u32, spacing_ns: u32) {
         let Owned { state, number, .. } = &*self.0;
         state.spacing_ns.store(spacing_ns, Ordering::Relaxed);

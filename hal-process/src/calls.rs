@@ -17,10 +17,10 @@ pub struct Calls {
     thread: AtomicU32,
 }
 
-/// What is seen of the calls of a process.
+/// Calls of a process as another thread sees them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CallsView {
-    /// So many had ended.
+    /// Number of calls that had ended.
     pub ended: u64,
     /// Some were under way.
     pub is_any: bool,
@@ -53,8 +53,9 @@ impl Calls {
         self.ended.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Whether something of the process is held that a call which waits for the device may need, as
-    /// far as the process knows. A hold that comes later is ended for a call that does not return.
+    /// Returns whether something of the process is held that a call which waits for the device may
+    /// need, as far as the process knows. A hold that comes later is ended for a call that does not
+    /// return.
     #[inline]
     pub fn is_any_held(&self) -> bool {
         self.holds.load(Ordering::Relaxed) > 0

@@ -92,7 +92,7 @@ impl Loaded {
         if about.dlpi_phdr.is_null() {
             return None;
         }
-        // SAFETY: so many headers are there.
+        // SAFETY: `dlpi_phnum` headers are there.
         let headers = unsafe { slice::from_raw_parts(about.dlpi_phdr, about.dlpi_phnum.into()) };
         let header = headers.iter().find(|header| header.p_type == libc::PT_DYNAMIC)?;
         let base = usize::try_from(about.dlpi_addr).ok()?;
@@ -135,7 +135,7 @@ impl Loaded {
         // SAFETY: the table begins with these numbers.
         let [buckets, first, blooms, _] = unsafe { self.hashes.cast::<[u32; 4]>().read() };
         let hash = hash(name);
-        // SAFETY: the filter has so many words of 64 bits, and so many buckets are behind it.
+        // SAFETY: the filter has `blooms` words of 64 bits, and `buckets` buckets are behind it.
         let (bucket, chains) = unsafe {
             let table = self.hashes.add(4 + 2 * blooms as usize);
             let bucket = hash.checked_rem(buckets)?;

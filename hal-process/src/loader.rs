@@ -108,7 +108,8 @@ impl Library {
         find(self.0, name)
     }
 
-    /// What the library, or one that it needs, exports by this name, as a pointer to a function.
+    /// Returns a pointer to the function that the library, or one that it needs, exports by this
+    /// name.
     ///
     /// # Safety
     /// `T` is such a pointer, of the signature that the function has.

@@ -14,7 +14,7 @@ const IGNORES: &str = "XSCHED_TEST_IGNORES";
 /// More bytes than a pipe takes.
 const MANY: usize = 1 << 20;
 
-/// What the system says of this process's signals. Those that are queued are counted by user.
+/// Lists this process's signals as the system has them. Those that are queued are counted by user.
 fn signals() -> String {
     let status = fs::read_to_string("/proc/thread-self/status").expect("a file");
     let is_one = |line: &&str| {
@@ -39,7 +39,7 @@ fn writes() {
     println!("wrote");
 }
 
-/// What the process prints whose standard error is this.
+/// Returns what the process prints whose standard error is this.
 fn printed(script: &str, target: Stdio) -> String {
     let mut command = Command::new("sh");
     command.args(["-c", script, "sh"]).arg(std::env::current_exe().expect("a test"));

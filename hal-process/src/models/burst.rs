@@ -61,7 +61,7 @@ fn what_was_launched_is_counted() {
     });
 }
 
-/// Who closes the gate and sees no launch under way sees all launches that did not see it closed.
+/// A thread that closes the gate and sees no launch under way sees all that did not see it closed.
 #[test]
 fn none_passes_a_closed_gate_unseen() {
     explore("burst::none_passes_a_closed_gate_unseen", 4, || {
