@@ -1,4 +1,4 @@
-//! What the tests share. No test depends on how fast anything is, only on what comes after what.
+//! Common code of the tests. None depends on how fast anything is, only on what comes after what.
 #![allow(dead_code, reason = "each test binary uses a part")]
 
 use std::sync::Arc;
