@@ -26,7 +26,7 @@ pub(crate) enum Next {
 /// any stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LaunchOrder {
-    /// There is no copy. Since the last launch in another queue, this many launches in this one
+    /// Phase without a copy. Since the last launch in another queue, this many launches in this one
     /// were measured and have run, and with them all that were launched before.
     Profiling { queue: u64, measured: u32, is_measuring: bool },
     /// Launches of the copy are in this queue's stream, and since the first of them all launches
@@ -34,7 +34,7 @@ pub(crate) enum LaunchOrder {
     Gated { queue: u64 },
     /// The copy is not launched any more, and may not have run yet.
     Draining { queue: u64 },
-    /// There is no copy.
+    /// Phase without a copy, in which the program's executable is launched.
     Ungated,
 }
 
@@ -78,7 +78,7 @@ impl LaunchOrder {
         }
     }
 
-    /// There is a copy for the queue that is profiled.
+    /// Notes that there is a copy for the queue that is profiled.
     pub(crate) const fn place(&mut self) {
         if let Self::Profiling { queue, .. } = *self {
             *self = Self::Gated { queue };

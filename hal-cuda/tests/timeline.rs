@@ -13,7 +13,7 @@ use xsched_hal_stream::{StreamApi, Timeline};
 
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Tells whether everything in a stream runs within so long.
+/// Returns whether everything in a stream runs within `time`.
 fn runs_within(api: &CudaApi, stream: <CudaApi as StreamApi>::Stream, time: Duration) -> bool {
     let event = api.create_plain_event().expect("an event");
     // SAFETY: both are alive.
