@@ -65,7 +65,7 @@ fn a_queue_that_is_dropped_while_held_runs_to_its_end() {
         let command = StreamCommand::native(kernels.add(0, word));
         queue.submit.launch(CmdId(n), &command, true).expect("a launch");
     }
-    // On a busy machine a launch may take so long that the gates open for it.
+    // On a busy machine a launch may take long enough that the gates open for it.
     common::throughout("nothing runs while it is held", || {
         word.load(std::sync::atomic::Ordering::Acquire) == 0 || device.forced_open() > 0
     });

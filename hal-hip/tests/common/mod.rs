@@ -92,7 +92,7 @@ impl Control {
 
     pub(crate) fn register(&self, name: &str, kernel: Kernel, sizes: &[usize]) {
         let name = CString::new(name).expect("a name");
-        // SAFETY: the name ends with zero, and there are so many sizes.
+        // SAFETY: the name ends with zero, and there are `sizes.len()` sizes.
         let code = unsafe { (self.register)(name.as_ptr(), kernel, sizes.as_ptr(), sizes.len()) };
         assert_eq!(code, 0);
     }
@@ -102,7 +102,7 @@ impl Control {
         assert_eq!(unsafe { (self.devices)(count) }, 0);
     }
 
-    /// Has the next so many calls fail, by whatever test.
+    /// Has the next `times` calls of this name fail, by whatever test.
     pub(crate) fn fail(&self, call: &str, code: u32, times: u32) {
         let call = CString::new(call).expect("a name");
         // SAFETY: the name ends with zero.
@@ -217,7 +217,7 @@ impl Kernels {
         }
     }
 
-    /// A command that takes so long and then counts.
+    /// A command that takes `ms` milliseconds and then counts.
     pub(crate) fn add(&self, ms: u32, word: &'static AtomicU32) -> HipNative {
         let word: *const AtomicU32 = word;
         let arguments = Arguments::new().with(ms).and_then(|all| all.with(word));
