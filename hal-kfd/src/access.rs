@@ -183,8 +183,8 @@ impl<D: Driver + 'static> Access<D> {
         }
     }
 
-    /// What ends suspensions on this GPU: from now on, new lines of its driver, and the
-    /// administrator's file.
+    /// Returns the events that end suspensions on this GPU: from now on, new lines of its driver,
+    /// and the administrator's file.
     #[must_use]
     pub fn guard(&self) -> Guard {
         Guard::new(Watch::at(&self.asked.log).only_for(&self.pci), self.asked.off.clone())

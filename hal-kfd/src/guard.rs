@@ -1,4 +1,4 @@
-//! What ends all suspensions on a GPU: a switch of the user's or the administrator's, and the
+//! Events that end all suspensions on a GPU: a switch of the user's or the administrator's, and the
 //! driver's own words in the kernel's log.
 
 use std::fs;

@@ -74,8 +74,8 @@ pub type OnEndFn = extern "C" fn(Option<EndFn>);
 pub type SecondaryProcessFn = extern "C" fn() -> c_int;
 
 /// Writes, for each queue that runs waves and exists, the number under which it was made, its id,
-/// and how many packets were written into its ring so far; at most so many queues. Returns how many
-/// there are.
+/// and how many packets were written into its ring so far; at most as many queues as the last
+/// argument says. Returns how many there are.
 pub type WrittenFn = unsafe extern "C" fn(*mut [u64; 3], usize) -> usize;
 
 /// For [`EndFn`]: a queue is about to be destroyed, suspended or not.

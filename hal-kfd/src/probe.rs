@@ -53,8 +53,8 @@ impl Default for ProbeConfig {
 }
 
 impl ProbeConfig {
-    /// This machine, with [`MECHANISM_VARIABLE`], [`OPT_IN_VARIABLE`] and [`SWITCH_VARIABLE`] from
-    /// the environment.
+    /// Settings for this machine, with [`MECHANISM_VARIABLE`], [`OPT_IN_VARIABLE`] and
+    /// [`SWITCH_VARIABLE`] from the environment.
     #[must_use]
     pub fn from_environment() -> Self {
         let variable = |name| std::env::var(name).ok().filter(|value| !value.trim().is_empty());
@@ -121,8 +121,8 @@ impl ProbeReport {
         self.off.then(|| self.because.clone())
     }
 
-    /// That the kernel's log cannot be read, and what follows, as text for the user; `None` if it
-    /// can.
+    /// Returns the text for the user that the kernel's log cannot be read, and what follows; `None`
+    /// if it can.
     #[must_use]
     pub fn not_watched(&self) -> Option<String> {
         self.unread_log.as_ref().map(|why| {

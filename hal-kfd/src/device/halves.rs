@@ -78,7 +78,7 @@ impl<S: Submit> Submit for KfdSubmit<S> {
         self.below.room()
     }
 
-    /// It sees each launch.
+    /// Sets the mode of the half below, which sees each launch.
     fn set_launch_mode(&mut self, mode: LaunchMode) {
         let seen = if mode == LaunchMode::Unattended { LaunchMode::Attended } else { mode };
         self.below.set_launch_mode(seen);

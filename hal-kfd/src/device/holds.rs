@@ -139,8 +139,8 @@ impl Requested {
     }
 }
 
-/// Whether any queue is to be suspended. The watchdog thread waits for it, and owns it apart from
-/// [`Holds`], so that the wait does not keep the device alive.
+/// Flag, set if any queue is to be suspended. The watchdog thread waits for it, and owns it apart
+/// from [`Holds`], so that the wait does not keep the device alive.
 #[derive(Debug, Default)]
 pub(super) struct HeldFlag {
     is_set: Mutex<bool>,

@@ -17,8 +17,8 @@ const PERIOD: Duration = Duration::from_micros(650);
 const BLOCKED_PERIOD: Duration = Duration::from_micros(50);
 /// Between two checks whether the device still exists, while no queue is suspended.
 const IDLE_PERIOD: Duration = Duration::from_millis(500);
-/// The owner's updates, and what ends all suspensions, are looked for at one check in so many: the
-/// former asks the driver about each queue.
+/// Number of checks among which one also looks for the owner's updates, and for what ends all
+/// suspensions: the former asks the driver about each queue.
 const REASSERT_EVERY: u32 = 16;
 
 /// Starts the thread, which ends with the device.

@@ -49,8 +49,8 @@ impl HipLv3 {
         self.access.as_ref().map_err(Clone::clone)
     }
 
-    /// What is needed to suspend queues by the probe's choice, after an idle queue was suspended
-    /// and resumed once in this process, to try it.
+    /// Returns the parts that suspend queues by the probe's choice, after an idle queue was
+    /// suspended and resumed once in this process, to try it.
     ///
     /// # Errors
     /// Why Lv3 is not to be had, [`KfdError::CanaryFailed`] among it.

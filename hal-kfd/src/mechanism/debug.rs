@@ -355,8 +355,8 @@ impl<D: Driver> Mechanism for DebugTrap<D> {
         session.seen.remove(&queue.id());
     }
 
-    /// What this session remembers: an update by the owner does not resume a queue that a debugger
-    /// suspended.
+    /// Returns what this session remembers: an update by the owner does not resume a queue that a
+    /// debugger suspended.
     fn is_still_suspended(&self, queue: &KfdQueue) -> Result<bool, KfdError> {
         Ok(self.session().held.has(queue))
     }

@@ -24,8 +24,8 @@ pub struct GetVersion {
 pub struct GetProcessAperturesNew {
     /// In: address of the entries ([`ProcessAperture`]).
     pub entries: u64,
-    /// In: room for so many entries; out: so many nodes. 0 asks for the number only. With more than
-    /// there are nodes of the topology the driver answers `EINVAL`.
+    /// In: number of entries that there is room for; out: number of nodes. 0 asks for the number
+    /// only. With more than there are nodes of the topology the driver answers `EINVAL`.
     pub nodes: u32,
     /// Zero.
     pub pad: u32,

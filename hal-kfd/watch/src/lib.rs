@@ -37,7 +37,7 @@ pub extern "C" fn xsched_kfd_watch_mark_v1() -> u64 {
 /// See [`xsched_hal_kfd::preloaded::CreatedFn`].
 ///
 /// # Safety
-/// So many queues may be written to `queues`.
+/// `room` queues may be written to `queues`.
 // SAFETY: no other symbol has this name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn xsched_kfd_watch_created_v1(
@@ -86,7 +86,7 @@ pub unsafe extern "C" fn xsched_kfd_watch_hold_v1(
 /// See [`xsched_hal_kfd::preloaded::WrittenFn`].
 ///
 /// # Safety
-/// So many rows may be written to `queues`.
+/// `room` rows may be written to `queues`.
 // SAFETY: no other symbol has this name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn xsched_kfd_watch_written_v1(queues: *mut [u64; 3], room: usize) -> usize {
