@@ -16,7 +16,7 @@ pub enum Class {
 }
 
 impl Class {
-    /// Its priority.
+    /// Priority of the class.
     #[must_use]
     pub const fn priority(self) -> i32 {
         match self {
@@ -151,7 +151,7 @@ impl Scheduling {
     }
 }
 
-/// What decides which streams run.
+/// Scheduler that decides which streams run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decider {
     /// The scheduler of the node.

@@ -17,7 +17,7 @@ pub const INTERPOSERS: [&str; 7] = [
     "libamdhip64.so.5",
     "libamdhip64.so",
 ];
-/// What they launch through. They look for it beside them, and in the folder above.
+/// Library that they launch through. They look for it beside them, and in the folder above.
 pub const LIBRARY: &str = "libpreempt.so";
 /// The variable that names what the loader is to load first.
 pub(crate) const PRELOAD: &str = "LD_PRELOAD";
@@ -43,7 +43,8 @@ pub fn folders_beside(own: &Path) -> Vec<PathBuf> {
 }
 
 impl Interposers {
-    /// Those of [`INTERPOSERS`] in the first folder that has any, and has the library for them.
+    /// Finds those of [`INTERPOSERS`] in the first folder that has any, and has the library for
+    /// them.
     ///
     /// # Errors
     /// If no folder has.
@@ -62,7 +63,7 @@ impl Interposers {
         (!files.is_empty()).then_some(Self { files, folder: library })
     }
 
-    /// Their paths, in the order in which they are preloaded.
+    /// Paths of the interposers, in the order in which they are preloaded.
     #[must_use]
     pub fn files(&self) -> &[PathBuf] {
         &self.files

@@ -38,7 +38,7 @@ pub enum LaunchError {
     Program {
         /// As it was named.
         program: String,
-        /// What the system says.
+        /// Error of the system.
         source: io::Error,
     },
     /// None of the folders has an interposer with the library that it needs.
@@ -54,7 +54,7 @@ pub enum LaunchError {
     /// The loader would take the path of an interposer for several.
     #[error("{place} cannot be preloaded: move it to a path without spaces and colons")]
     Unpreloadable {
-        /// Its path.
+        /// Path of the interposer.
         place: PathBuf,
     },
 }
@@ -143,7 +143,7 @@ impl LaunchArgs {
     }
 }
 
-/// Whether a scheduler of the node listens.
+/// Returns whether a scheduler of the node listens.
 fn has_node() -> bool {
     xsched_node::SocketPath::from_env().connect(Duration::from_secs(1)).is_ok()
 }

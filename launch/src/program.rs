@@ -21,13 +21,13 @@ const FIRST_LINE_MAX: u64 = 256;
 /// Reason why a program cannot be run, or not with libraries preloaded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NotRunnable<T = String> {
-    /// What is wrong.
+    /// Description of the reason.
     pub what: T,
-    /// What to do.
+    /// Action to take.
     pub action: &'static str,
 }
 
-/// What is wrong with programs for musl, behind the name of the file.
+/// Reason why programs for musl cannot be run, behind the name of the file.
 pub const MUSL: NotRunnable<&str> = NotRunnable {
     what: "has musl's loader, and the interposer needs glibc",
     action: "use a program for glibc",
@@ -45,7 +45,7 @@ impl fmt::Display for NotRunnable {
     }
 }
 
-/// What a program's name runs.
+/// Files that a program's name runs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ProgramFile {
     /// File of this name; `None` if there is none.
