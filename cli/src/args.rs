@@ -17,7 +17,7 @@ const MAX_SEEDS: u64 = 1_000_000;
 #[derive(Debug, Parser)]
 #[command(name = "xsched", version, after_help = EXIT_CODES)]
 pub(crate) struct Cli {
-    /// What to do.
+    /// Command to carry out.
     #[command(subcommand)]
     pub(crate) command: Command,
     /// How much it says.
@@ -214,14 +214,15 @@ pub(crate) struct GrantArgs {
     /// The share of a GPU that they have together at most, in percent.
     #[arg(long, value_name = "P", value_parser = value_parser!(u8).range(0..=100))]
     pub(crate) share: Option<u8>,
-    /// Their highest priority instead of that of the class, up to 255.
+    /// Highest priority of the processes instead of that of the class, up to 255.
     #[arg(long, value_name = "N", allow_negative_numbers = true,
         value_parser = value_parser!(i32).range(-255..=255))]
     pub(crate) priority_max: Option<i32>,
-    /// Their gang, unless they name one when they connect.
+    /// Gang of the processes, unless they name one when they connect.
     #[arg(long, value_name = "NAME")]
     pub(crate) gang: Option<String>,
-    /// What to call it, and them, as in `job 24`; by default the last part of the path, or `pid N`.
+    /// Name of the grant and its processes, as in `job 24`; by default the last part of the path,
+    /// or `pid N`.
     #[arg(long, value_name = "NAME")]
     pub(crate) name: Option<String>,
 }
@@ -242,7 +243,7 @@ pub(crate) struct CheckArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct DrainArgs {
-    /// It takes new processes again.
+    /// Take new processes again.
     #[arg(long)]
     pub(crate) undo: bool,
 }
@@ -276,14 +277,14 @@ pub(crate) struct SetArgs {
     /// The process.
     #[arg(value_name = "PID")]
     pub(crate) pid: i32,
-    /// Its priority, −256 to 255.
+    /// Priority of the process, −256 to 255.
     #[arg(long, value_name = "N", allow_negative_numbers = true,
         value_parser = value_parser!(i32).range(-256..=255))]
     pub(crate) priority: Option<i32>,
-    /// Its share of each GPU, in percent.
+    /// Share of each GPU, in percent.
     #[arg(long, value_name = "P", value_parser = value_parser!(u8).range(0..=100))]
     pub(crate) share: Option<u8>,
-    /// Whether it has the active window, for the policy `awf`.
+    /// True if the process has the active window, for the policy `awf`.
     #[arg(long, value_name = "BOOL")]
     pub(crate) active: Option<bool>,
 }
@@ -504,7 +505,7 @@ pub(crate) struct ReplayArgs {
     /// error.
     #[arg(long, value_name = "OUT")]
     pub(crate) json: Option<PathBuf>,
-    /// End with code 1 if a predicted P99 is further than so many percent from the recorded one.
+    /// End with code 1 if a predicted P99 is further than this percentage from the recorded one.
     #[arg(long, value_name = "PERCENT", value_parser = percent)]
     pub(crate) check: Option<f64>,
     /// Feed the recorded scheduler's inputs to a fresh one and compare the orders, instead of

@@ -93,7 +93,7 @@ fn overload(comparison: &Comparison) -> String {
     text
 }
 
-/// What the checkers saw in all runs, with the combination in front of a violation.
+/// Findings of the checkers in all runs, with the combination in front of a violation.
 fn checks(comparison: &Comparison) -> BTreeMap<&'static str, CheckFigures> {
     let mut sum = BTreeMap::<_, CheckFigures>::new();
     for (combination, series) in comparison.combinations.iter().zip(&comparison.runs) {

@@ -30,7 +30,7 @@ pub(crate) fn status(at: &SocketPath) -> Result<Status, NodeError> {
     at.connect(PATIENCE)?.status()
 }
 
-/// Who runs and who is held.
+/// Prints who runs and who is held.
 pub(crate) fn ps(args: &PsArgs) -> Result<Ending, CliError> {
     let at = SocketPath::from_env();
     let status = status(&at).map_err(|source| CliError::Node { at, source })?;
@@ -93,7 +93,7 @@ fn report(status: &Status) -> String {
     text + &unknown.collect::<String>()
 }
 
-/// What others say, without what a terminal might take for a command.
+/// Returns a text of others without what a terminal might take for a command.
 pub(crate) fn plain(text: &str) -> String {
     text.chars().filter(|c| is_shown(*c)).collect()
 }
@@ -217,7 +217,7 @@ pub(crate) fn control(command: &Control) -> Result<Ending, CliError> {
     Ok(Ending::Fine)
 }
 
-/// What the daemon is to grant.
+/// Returns the grant that the daemon is asked for.
 fn grant(args: &GrantArgs) -> Result<Grant, CliError> {
     let (to, name) = match (&args.cgroup, args.pid) {
         (Some(path), _) => {

@@ -50,7 +50,7 @@ pub(crate) fn execute(args: &ReplayArgs) -> Result<Ending, CliError> {
     Ok(Ending::new(!misses.is_empty()))
 }
 
-/// What the record's workload would have done under the policy and the level that are asked for.
+/// Predicts the record's workload under the policy and the level that are asked for.
 fn predicted(args: &ReplayArgs, record: &Record<'_>) -> Result<Prediction, ReplayError> {
     let workload = Workload::extract(record)?;
     let daemon = args.daemon.then(DaemonSpec::default);
@@ -67,7 +67,8 @@ fn predicted(args: &ReplayArgs, record: &Record<'_>) -> Result<Prediction, Repla
     result
 }
 
-/// What the daemon tells a policy where its file says nothing. An unknown one is refused later.
+/// Hints that the daemon gives a policy where its file says nothing. An unknown one is refused
+/// later.
 fn told_by_daemon(policy: &str) -> Vec<PolicyHint> {
     policy
         .parse::<Any>()

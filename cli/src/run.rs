@@ -86,7 +86,7 @@ fn body(series: &Series, scenario: &Scenario) -> String {
         .concat()
 }
 
-/// What is wrong; nothing if nothing is.
+/// Lists the problems; nothing if there are none.
 fn problems(series: &Series) -> String {
     let misses = if series.seeds() > 1 { text::misses(series.references()) } else { String::new() };
     text::violations(&series.bands().checks) + &text::overload(series.overloads()) + &misses

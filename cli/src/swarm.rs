@@ -39,7 +39,7 @@ pub(crate) fn execute(args: &SwarmArgs) -> Result<Ending, CliError> {
     Ok(Ending::new(!summary.failures.is_empty()))
 }
 
-/// What all runs came to, in a line.
+/// Summary of all runs, in a line.
 fn line(seed: u64, summary: &SwarmSummary, wall: Duration) -> String {
     let SwarmSummary { runs, commands, faults, failures } = summary;
     let result = match failures.len() as u64 {
@@ -55,7 +55,8 @@ fn line(seed: u64, summary: &SwarmSummary, wall: Duration) -> String {
     )
 }
 
-/// What went wrong with a seed and how to see it again; when it is the only one, with its scenario.
+/// Describes the failure of a seed and how to see it again; when it is the only one, with its
+/// scenario.
 fn finding(failure: &SwarmFailure, nodes: bool, with_scenario: bool) -> String {
     let SwarmFailure { seed, what, scenario } = failure;
     let scenario =

@@ -1,4 +1,4 @@
-//! What a person reads: headings, tables and the lines about checks.
+//! Text for a person: headings, tables and the lines about checks.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -16,7 +16,7 @@ use xsched_sim::stats::Band;
 /// The name of the line for all tasks together.
 const ALL: &str = "(all)";
 
-/// What ran and how fast. `commands` are those of all seeds.
+/// Describes what ran and how fast. `commands` are those of all seeds.
 pub(crate) fn heading(run: &RunFigures, seeds: u64, commands: u64, wall: Duration) -> String {
     let RunFigures { scenario, policy, level, seed, duration_ms, .. } = run;
     let seconds = duration_ms / 1000.0;
@@ -196,7 +196,7 @@ pub(crate) fn comparison(comparison: &Comparison) -> String {
     table(COMPARISON_TITLE, &COMPARISON_HEADER, comparison_rows(comparison))
 }
 
-/// What the table of a comparison shows.
+/// Title of the table of a comparison.
 pub(crate) const COMPARISON_TITLE: &str = "latency in ms; ratios to the first combination";
 /// The header of the table of a comparison, with `<` before columns of words.
 pub(crate) const COMPARISON_HEADER: [&str; 12] = [

@@ -6,13 +6,13 @@ use xsched_policies::Any;
 /// A variable.
 #[derive(Clone, Copy, Debug)]
 pub struct Variable {
-    /// Its name.
+    /// Name of the variable.
     pub name: &'static str,
-    /// What it can be: [`POLICY`], words with commas between, `MIN to MAX`, `path` or `text`.
+    /// Values: [`POLICY`], words with commas between, `MIN to MAX`, `path` or `text`.
     pub values: &'static str,
-    /// What counts if it is not set.
+    /// Value that counts if it is not set.
     pub default: &'static str,
-    /// What it does.
+    /// Effect of the variable.
     pub meaning: &'static str,
     /// The file or folder of the source that reads it.
     pub source: &'static str,
@@ -213,8 +213,8 @@ const HOLDS_NEVER_WAIT: &str = "holds of the scheduler never wait";
 const DAY_US: (&str, i128) = ("day_us", 86_400_000_000);
 
 impl Variable {
-    /// What it can be, if that is not `value`; `None` if it can be that. Whether a file is there is
-    /// not looked at.
+    /// Returns the values that it can have, if `value` is none of them; `None` if it is. Whether a
+    /// file is there is not looked at.
     #[must_use]
     pub fn refuses(&self, value: &str) -> Option<String> {
         let can_be = |text: &str| Some(format!("it can be {text}"));

@@ -40,7 +40,7 @@ fn document(output: &Output) -> Value {
     document.unwrap_or_else(|error| panic!("{error}: {output:?}"))
 }
 
-/// What is wrong, of a list of problems.
+/// Texts of a list of problems.
 fn problems(list: &Value) -> Vec<String> {
     let text = |problem: &Value| {
         // Each says what to do.

@@ -48,7 +48,7 @@ fn settings_reach_the_program() {
     }
 }
 
-/// What `xsched env` prints for this form.
+/// Output of `xsched env` for this form.
 fn environment(form: &str, options: &[&str]) -> String {
     let mut command = Command::new(env!("CARGO_BIN_EXE_xsched"));
     command.args(["env", "--for", form]).args(options).env("LD_PRELOAD", "");
@@ -266,7 +266,7 @@ fn a_program_that_there_is_not_is_an_error() {
     assert_eq!(run(&["--priority", "256", "true"]).status.code(), Some(2));
 }
 
-/// What the example for Slurm prints for the programs of a task in this partition.
+/// Output of the example for Slurm for the programs of a task in this partition.
 fn prolog(partition: &str, folders: &str) -> Vec<String> {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../daemon/examples/slurm/task_prolog.sh");
     let mut command = Command::new(script);

@@ -86,7 +86,7 @@ impl Network {
         command
     }
 
-    /// What the program computes by itself.
+    /// Output that the program computes by itself.
     fn expected(&self) -> String {
         let output = self.plain().arg(STEPS).output().expect("it runs");
         let said = text(&output.stdout);
@@ -118,8 +118,8 @@ fn check_counts(file: &Path) {
     }
 }
 
-/// What the log and the counts say of the streams: the default one is at level 1, the six others at
-/// the level that is asked for, once something tells them apart.
+/// Checks what the log and the counts say of the streams: the default one is at level 1, the six
+/// others at the level that is asked for, once something tells them apart.
 fn check_levels((level, are_apart): (&str, bool), said: &str, counts: &Path) {
     let counts = fs::read_to_string(counts).expect("counts");
     let counts: Value = serde_json::from_str(&counts).expect("JSON");

@@ -1,4 +1,4 @@
-//! What operators of `xschedd` do: configurations, drift, records.
+//! Work of operators of `xschedd`: configurations, drift, records.
 
 use std::fs;
 use std::path::PathBuf;
@@ -46,14 +46,14 @@ impl Node {
         self.command(arguments).output().expect("it runs")
     }
 
-    /// What it prints, if all is well.
+    /// Returns what the program prints, if all is well.
     fn told(&self, arguments: &[&str]) -> String {
         let output = self.tell(arguments);
         assert!(output.status.success(), "{output:?}");
         String::from_utf8(output.stdout).expect("text")
     }
 
-    /// What is wrong.
+    /// Returns the error that the program prints.
     fn refused(&self, arguments: &[&str]) -> String {
         let output = self.tell(arguments);
         assert_eq!(output.status.code(), Some(2), "{output:?}");
@@ -80,7 +80,7 @@ struct Fake {
 }
 
 impl Fake {
-    /// Has work for so long, and says that it used half of that.
+    /// Has work for `ms` milliseconds, and says that it used half of that.
     fn work(&self, ms: u64) {
         self.unit.note(true);
         thread::sleep(Duration::from_millis(ms));

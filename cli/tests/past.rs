@@ -1,4 +1,5 @@
-//! What runs past `xschedd`, by stand-ins for the drivers' lists, in all commands that tell it.
+//! Work that runs past `xschedd`, by stand-ins for the drivers' lists, in all commands that tell
+//! it.
 
 use std::fs;
 use std::os::unix::fs::symlink;

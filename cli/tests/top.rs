@@ -16,7 +16,7 @@ use xsched_daemon::{Daemon, Settings};
 use xsched_policies::Any;
 
 const PATIENCE: Duration = Duration::from_secs(20);
-/// What a terminal is told when the view is left.
+/// Text that a terminal is told when the view is left.
 const LEFT: &str = "\u{1b}[?1049l";
 
 fn daemon(socket: &Path) -> Daemon {

@@ -1,4 +1,4 @@
-//! What a figure was measured on.
+//! Machine that a figure was measured on.
 
 use std::fmt;
 use std::fs;
@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::table::number;
 
-/// What stands for something that the system does not tell.
+/// Text for something that the system does not tell.
 const UNKNOWN: &str = "unknown";
 
 /// How many threads to use by default: one for each processor that this program may use.
@@ -35,7 +35,7 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// This machine, now.
+    /// Describes this machine, now.
     pub fn here() -> Self {
         let read = |path| fs::read_to_string(path).unwrap_or_default();
         let kernel = read("/proc/sys/kernel/osrelease").trim().to_owned();
@@ -55,8 +55,8 @@ impl Machine {
         Self { cpu: unknown(), cores: 0, kernel: unknown(), date: unknown(), load: None }
     }
 
-    /// What to tell people before they believe a figure: a line if other programs may have been in
-    /// the way, nothing otherwise.
+    /// Warns people before they believe a figure: a line if other programs may have been in the
+    /// way, nothing otherwise.
     pub fn warning(&self) -> String {
         match self.load {
             // One processor is for the device.

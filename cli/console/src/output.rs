@@ -213,7 +213,7 @@ pub enum Stream {
     Stderr,
 }
 
-/// What a quiet process has not printed, and where it would have.
+/// Text that a quiet process has not printed, and where it would have.
 static HELD_BACK: Mutex<Vec<(Stream, String)>> = Mutex::new(Vec::new());
 
 /// Prints what a quiet process has held back, if a check failed: the reader needs to know which.

@@ -2,7 +2,7 @@
 
 use comfy_table::{CellAlignment, Table, presets};
 
-/// What stands for a figure without samples.
+/// Text for a figure without samples.
 const NONE: &str = "-";
 
 /// A table without lines, with a title above and an empty line below. Columns whose heading begins

@@ -11,13 +11,13 @@ use crate::text::{COMPARISON_HEADER, COMPARISON_TITLE, comparison_rows};
 /// Longest file that the page has in full, in bytes; a trace may be longer.
 const MAX_SHOWN: usize = 64 << 10;
 
-/// What a page is made of.
+/// Contents of a page.
 pub(super) struct Shown<'a> {
     pub(super) scenario: &'a Scenario,
     /// The files of the scenario.
     pub(super) files: &'a [ReadFile],
     pub(super) comparison: &'a Comparison,
-    /// Which seeds were run, in words.
+    /// Seeds that were run, in words.
     pub(super) seeds: &'a str,
     /// The lines about overloads and checks.
     pub(super) notes: &'a str,

@@ -1,4 +1,4 @@
-//! What can be scheduled here, and how well.
+//! Devices that can be scheduled here, and their levels.
 
 use serde::Serialize;
 use xsched_hal_cuda::{CudaApi, StreamDevice, StreamDeviceConfig};
@@ -16,7 +16,7 @@ pub(crate) struct Entry {
     pub(crate) backend: &'static str,
     /// The device's name.
     pub(crate) device: Option<String>,
-    /// Its driver.
+    /// Driver of the device.
     pub(crate) driver: Option<String>,
     /// Where it is.
     pub(crate) pci: Option<String>,
@@ -93,7 +93,7 @@ fn hip() -> Vec<Entry> {
     (0..count).map(open).collect()
 }
 
-/// What AMD's kernel driver says: which GPUs there are, and by which mechanism their waves can be
+/// Lists the GPUs of AMD's kernel driver, with the mechanism by which their waves can be
 /// interrupted. Opens no GPU.
 fn kfd() -> Vec<Entry> {
     let found = match probe(&ProbeConfig::from_environment()) {

@@ -1,4 +1,4 @@
-//! What the scheduler of the node, `xschedd`, sees run past it.
+//! Work that the scheduler of the node, `xschedd`, sees run past it.
 
 use std::path::{Path, PathBuf};
 
@@ -15,7 +15,7 @@ pub(super) struct Daemon {
     pub(super) socket: PathBuf,
     /// All paths at which they look for it.
     pub(super) sockets: String,
-    /// Its policy; `None` if it does not answer.
+    /// Policy in charge; `None` if the daemon does not answer.
     pub(super) policy: Option<String>,
     /// Why it does not answer, if its socket is there.
     pub(super) why: Option<String>,
@@ -23,9 +23,9 @@ pub(super) struct Daemon {
     pub(super) processes: usize,
     /// Processes on GPUs that it does not schedule, by the drivers' lists.
     pub(super) not_scheduled: Vec<Outsider>,
-    /// Those that it schedules and that use clearly more of a GPU than they report.
+    /// Processes that it schedules and that use clearly more of a GPU than they report.
     pub(super) understated: Vec<i32>,
-    /// What it cannot say of that, and why.
+    /// Facts that it does not know about that, and why.
     pub(super) not_known: Vec<String>,
 }
 
@@ -62,7 +62,7 @@ impl Daemon {
         }
     }
 
-    /// What is wrong.
+    /// Lists the problems.
     pub(super) fn problems(&self) -> Vec<Problem> {
         let past = self.not_scheduled.iter().map(|one| {
             let (pid, name, gpu) = (one.pid, node::plain(&one.name), node::plain(&one.device));

@@ -1,4 +1,4 @@
-//! What the file of a program or a library says of itself.
+//! Facts that the file of a program or a library tells.
 
 use std::fs::File;
 use std::path::Path;
@@ -12,12 +12,12 @@ use object::{Endianness, FileKind, elf};
 
 type Data<'a> = &'a ReadCache<File>;
 
-/// What is read of an ELF file.
+/// Facts that are read of an ELF file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Elf {
-    /// It is for x86-64.
+    /// True if the file is for x86-64.
     pub(super) x86_64: bool,
-    /// It is a library that is linked at run time, or a program with parts that are.
+    /// True for a library that is linked at run time, or a program with parts that are.
     pub(super) dynamic: bool,
     /// The loader that it asks for, which only programs do.
     pub(super) interpreter: Option<String>,
@@ -41,7 +41,7 @@ impl Elf {
         read.map(|read| Self { interpreter: xsched_launch::loader_of(path), ..read })
     }
 
-    /// Whether it exports a function.
+    /// Returns whether the file exports a function.
     pub(super) fn exports(&self, name: &str) -> bool {
         self.functions.binary_search_by(|known| known.as_str().cmp(name)).is_ok()
     }

@@ -1,4 +1,4 @@
-//! Whether this node is set up for a cluster's engine.
+//! Checks whether this node is set up for a cluster's engine.
 
 use std::fs;
 use std::path::{Path, PathBuf};

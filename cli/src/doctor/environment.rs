@@ -1,4 +1,4 @@
-//! What the environment says that matters to interposers.
+//! Environment variables that matter to interposers.
 
 use std::collections::BTreeMap;
 use std::env;
@@ -41,34 +41,34 @@ const OF_TESTS: [&str; 6] = [
     "XSCHED_MUTANT",
     "XSCHED_LOOM",
 ];
-/// What a library exports that stands in front of CUDA's driver or HIP's runtime.
+/// Exports of a library that stands in front of CUDA's driver or HIP's runtime.
 const INTERPOSED: [&str; 4] =
     ["cuLaunchKernel", "cuGetProcAddress_v2", "hipLaunchKernel", "cuInit"];
 
 /// The environment.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub(super) struct Environment {
-    /// What is set of what matters.
+    /// Variables that matter and are set.
     pub(super) variables: BTreeMap<String, String>,
-    /// What is preloaded before `xsched run` adds anything, and what each library is.
+    /// Libraries that are preloaded before `xsched run` adds anything, and what each is.
     pub(super) preloaded: Vec<Preloaded>,
-    /// What is wrong.
+    /// Problems of the environment.
     pub(super) problems: Vec<Problem>,
 }
 
 /// A library that is preloaded.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(super) struct Preloaded {
-    /// Its name, as the environment has it.
+    /// Name of the library, as the environment has it.
     pub(super) name: String,
-    /// It stands in front of a vendor's library.
+    /// True if the library stands in front of a vendor's.
     pub(super) interposes: bool,
-    /// It takes the place of `dlsym`.
+    /// True if the library takes the place of `dlsym`.
     pub(super) replaces_dlsym: bool,
 }
 
 impl Environment {
-    /// That of this process. `own` is the interposer of this build.
+    /// Environment of this process. `own` is the interposer of this build.
     pub(super) fn here(own: Option<&Path>, root: &Path) -> Self {
         let text = |value: &OsStr| value.to_string_lossy().into_owned();
         let all = env::vars_os().map(|(name, value)| (text(&name), text(&value)));
@@ -102,7 +102,7 @@ impl Environment {
     }
 }
 
-/// What is wrong with a variable.
+/// Returns the problem of a variable.
 fn variable(name: &str, value: &str) -> Option<Problem> {
     if name == INJECTION {
         return Some(Problem::new(
@@ -164,7 +164,7 @@ fn missing(known: &Variable, value: &str) -> Option<Problem> {
     })
 }
 
-/// What a preloaded library is.
+/// Looks at a preloaded library.
 fn look(place: &str, name: &str, own: Option<&Path>, problems: &mut Vec<Problem>) -> Preloaded {
     let path = PathBuf::from(name);
     let elf = Elf::read(&path);

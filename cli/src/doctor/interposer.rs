@@ -16,7 +16,7 @@ const HIP: &str = include_str!("../../../shim/hip/functions.toml");
 const SCRIPT: &str = include_str!("../../../capi/install/libpreempt.map");
 /// The beginning of the names of functions that interposers alone call.
 const PRIVATE: &str = "xsched_private_";
-/// What interposers launch through.
+/// Library that interposers launch through.
 const LIBRARY: &str = "libpreempt.so";
 const REBUILD: &str = "build or install all of it anew, from one version";
 
@@ -63,7 +63,7 @@ impl Functions {
         Self { list: List::parse(text).unwrap_or_else(|_| empty()), prefixes }
     }
 
-    /// Whether a name is that of a vendor's function that the list lacks.
+    /// Returns whether a name is that of a vendor's function that the list lacks.
     fn is_not_listed(&self, name: &str) -> bool {
         let left_out = &self.list.left_out.prefixes;
         self.prefixes.iter().any(|prefix| name.starts_with(prefix))
@@ -75,16 +75,16 @@ impl Functions {
 /// Functions of a class.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub(super) struct Count {
-    /// Those of the list.
+    /// Functions of the list.
     pub(super) listed: usize,
-    /// Those of them that the interposer stands in front of.
+    /// Functions of the list that the interposer stands in front of.
     pub(super) interposed: usize,
 }
 
 /// An interposer.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub(super) struct Interposer {
-    /// Its file.
+    /// File of the interposer.
     pub(super) path: PathBuf,
     /// `xsched run` preloads it.
     pub(super) preloaded: bool,
@@ -92,7 +92,7 @@ pub(super) struct Interposer {
     pub(super) library: Option<PathBuf>,
     /// Both are of this program's version.
     pub(super) same_version: bool,
-    /// What it stands in front of, by class.
+    /// Functions that the interposer stands in front of, by class.
     pub(super) functions: BTreeMap<&'static str, Count>,
     /// Functions that launch, that the driver has and that the interposer does not stand in front
     /// of.

@@ -46,7 +46,7 @@ impl Mps {
         self.pipe && !self.control.is_empty()
     }
 
-    /// What is wrong with it, and with GPUs that only it lets processes share.
+    /// Lists problems of MPS, and of GPUs that only it lets processes share.
     pub(super) fn problems(&self, gpus: &[Gpu]) -> Vec<Problem> {
         let mut problems = Vec::new();
         let directory = self.directory.display();

@@ -20,11 +20,11 @@ const VENDORS: [&str; 2] = ["0x10de", "0x1002"];
 pub(super) struct Node {
     /// Where it is.
     pub(super) path: PathBuf,
-    /// Its permissions, as in `0660`.
+    /// Permissions of the file, as in `0660`.
     pub(super) mode: String,
-    /// Its group, by its name if that is known.
+    /// Group of the file, by its name if that is known.
     pub(super) group: String,
-    /// This user may read and write it.
+    /// True if this user may read and write the file.
     pub(super) usable: bool,
 }
 

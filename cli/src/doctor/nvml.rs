@@ -1,4 +1,4 @@
-//! What NVIDIA's management library says of its GPUs, by its documented functions.
+//! GPUs as NVIDIA's management library lists them, by its documented functions.
 
 use std::ffi::OsStr;
 
@@ -12,17 +12,17 @@ const LIBRARY: &str = "libnvidia-ml.so.1";
 /// A GPU.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Gpu {
-    /// Its name.
+    /// Name of the GPU.
     pub(super) name: String,
     /// Where it is, without the function, as in `0000:1b:00`.
     pub(super) pci: String,
-    /// Whether it is divided into instances (MIG); `None` if it cannot be.
+    /// True if the GPU is divided into instances (MIG); `None` if it cannot be.
     pub(super) mig: Option<bool>,
-    /// Which processes may use it: `Default`, `ExclusiveProcess`, `Prohibited`.
+    /// Mode that says which processes may use the GPU: `Default`, `ExclusiveProcess`, `Prohibited`.
     pub(super) compute_mode: Option<String>,
     /// The processes that compute on it and that this one may see.
     pub(super) processes: Vec<u32>,
-    /// Those of them that are clients of MPS.
+    /// Processes among them that are clients of MPS.
     pub(super) mps_processes: Vec<u32>,
 }
 
@@ -33,7 +33,7 @@ pub(super) fn gpus() -> Result<Vec<Gpu>, NvmlError> {
     (0..count).map(|index| gpu(&nvml.device_by_index(index)?)).collect()
 }
 
-/// What a GPU cannot say is left out.
+/// Reads a GPU's properties; those that it cannot tell are left out.
 fn gpu(device: &Device<'_>) -> Result<Gpu, NvmlError> {
     let pci = device.pci_info()?;
     let pids = |list: Result<Vec<_>, NvmlError>| {

@@ -1,4 +1,4 @@
-//! What `xsched run` would start: the one place that knows of its crate.
+//! Program and libraries that `xsched run` would start: the one place that knows of its crate.
 
 use std::env;
 use std::ffi::OsString;
@@ -26,7 +26,7 @@ impl Place {
         found.map(Self)
     }
 
-    /// Their files, in the order in which they are preloaded.
+    /// Files of the interposers, in the order in which they are preloaded.
     pub(super) fn files(&self) -> &[PathBuf] {
         self.0.files()
     }

@@ -1,4 +1,4 @@
-//! What the vendors' libraries say, asked by a process of its own: one that hangs or ends because
+//! Answers of the vendors' libraries, asked by a process of its own: one that hangs or ends because
 //! of a driver takes nothing with it.
 //!
 //! That process has the interposer in front of CUDA's driver, as a program has that `xsched run`
@@ -25,12 +25,12 @@ use super::problem::Problem;
 use crate::devices::{Entry, list};
 use crate::error::CliError;
 
-/// A driver may take so long to start and to try a device's gates.
+/// Time that a driver may take to start and to try a device's gates.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// The beginnings of the names of the vendors' libraries.
 const LIBRARIES: [&str; 3] = ["libcuda.so", "libamdhip64.so", "libnvidia-ml.so"];
 const POLL: Duration = Duration::from_millis(10);
-/// What the interposer writes before the reason for which it has no driver.
+/// Text that the interposer writes before the reason for which it has no driver.
 const NO_DRIVER: &str = "xsched: CUDA's driver cannot be used: ";
 
 /// A device, or why a backend has none.
@@ -52,7 +52,7 @@ impl From<Entry> for Device {
     }
 }
 
-/// What the process has found.
+/// Findings of the process.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Findings {
     /// The version of CUDA that the driver has.
@@ -72,7 +72,7 @@ pub(super) struct Findings {
     pub(super) mapped: Vec<String>,
 }
 
-/// What was found, and how.
+/// Findings, and how they were made.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Probe {
     pub(super) findings: Findings,
@@ -163,7 +163,7 @@ impl Probe {
         Ok(Self::of(ended, &text("out"), &text("err"), &text("counts")))
     }
 
-    /// What keeps all GPUs, or those of a vendor, from being scheduled.
+    /// Lists what keeps all GPUs, or those of a vendor, from being scheduled.
     pub(super) fn problems(&self) -> Vec<Problem> {
         let Findings { devices, nvidia, .. } = &self.findings;
         if let Some(why) = &self.failure {

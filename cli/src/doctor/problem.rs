@@ -1,4 +1,4 @@
-//! What keeps work from being scheduled, and what to do.
+//! Problems that keep work from being scheduled, and what to do.
 
 use std::fmt;
 
@@ -7,9 +7,9 @@ use serde::Serialize;
 /// Something that keeps work from being scheduled, or makes it wait.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(super) struct Problem {
-    /// What is wrong.
+    /// Description of the problem.
     pub(super) what: String,
-    /// What to do.
+    /// Action to take.
     pub(super) action: String,
 }
 

@@ -1,4 +1,4 @@
-//! Whether a library can be preloaded into a program, by its file.
+//! Check of a program's file: if a library can be preloaded into it.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -26,11 +26,12 @@ pub(super) struct Program {
     pub(super) file: Option<PathBuf>,
     /// The interpreters, if it is a script: the last one is what is run.
     pub(super) interpreters: Vec<PathBuf>,
-    /// It is linked with CUDA's driver or HIP's runtime, and does not only open it.
+    /// Libraries, CUDA's driver or HIP's runtime, that the program is linked with and does not only
+    /// open.
     pub(super) linked: Vec<String>,
     /// The loader will preload the interposer.
     pub(super) preloadable: bool,
-    /// What is wrong.
+    /// Problems of the program.
     pub(super) problems: Vec<Problem>,
 }
 
@@ -96,7 +97,7 @@ fn reasons(file: &Path, linked: &mut Vec<String>) -> Vec<Problem> {
     problems
 }
 
-/// What gives a program more rights than its user.
+/// Returns the property that gives a program more rights than its user.
 fn more_rights(file: &Path) -> Option<&'static str> {
     let about = fs::metadata(file).ok()?;
     if about.mode() & SETUID != 0 && about.uid() != getuid().as_raw() {

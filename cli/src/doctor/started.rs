@@ -33,11 +33,11 @@ const WATCH: Duration = Duration::from_millis(100);
 pub(super) struct Launches {
     /// All of them.
     pub(super) launches: u64,
-    /// Those that went through XQueues.
+    /// Launches that went through XQueues.
     pub(super) scheduled: u64,
-    /// Those of these that were made at once, since nothing told the streams apart.
+    /// Launches among these that were made at once, since nothing told the streams apart.
     pub(super) alone: u64,
-    /// Those that went past XQueues.
+    /// Launches that went past XQueues.
     pub(super) past: u64,
 }
 
@@ -45,7 +45,7 @@ pub(super) struct Launches {
 /// counts.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub(super) struct Process {
-    /// Its number.
+    /// Process number.
     pub(super) pid: u32,
     /// The library that it got.
     pub(super) driver: Option<String>,
@@ -57,9 +57,9 @@ pub(super) struct Process {
 /// A process with a vendor's library that left no counts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(super) struct Uncounted {
-    /// Its number.
+    /// Process number.
     pub(super) pid: u32,
-    /// Its program.
+    /// Program of the process.
     pub(super) program: String,
     /// The vendor's library.
     pub(super) driver: String,
@@ -78,20 +78,20 @@ pub(super) struct Streams {
     pub(super) streams: u64,
 }
 
-/// What became of the program.
+/// Result of the program.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub(super) struct Started {
-    /// Its exit code, or 128 and the number of the signal that ended it.
+    /// Exit code, or 128 and the number of the signal that ended the program.
     pub(super) exit_code: u8,
     /// The signal that ended it.
     pub(super) signal: Option<i32>,
-    /// Its processes that called a vendor's library.
+    /// Processes that called a vendor's library.
     pub(super) processes: Vec<Process>,
     /// The functions that launched, all processes together.
     pub(super) functions: BTreeMap<String, Launches>,
-    /// Its streams by their levels and the reasons, all processes together.
+    /// Streams by their levels and the reasons, all processes together.
     pub(super) streams: Vec<Streams>,
-    /// Its streams that are like one of these, and had no reason to get an XQueue.
+    /// Streams that are like one of these, and had no reason to get an XQueue.
     pub(super) later: u64,
     /// Why launches went past, and how many did for that.
     pub(super) past: BTreeMap<String, u64>,
@@ -99,13 +99,13 @@ pub(super) struct Started {
     pub(super) held_times: u64,
     /// Functions that the list lacks and that the driver handed out, and how often.
     pub(super) handed_out_past: BTreeMap<String, u64>,
-    /// Its processes of which nothing was counted.
+    /// Processes of which nothing was counted.
     pub(super) uncounted: Vec<Uncounted>,
-    /// What is wrong.
+    /// Problems of the run.
     pub(super) problems: Vec<Problem>,
 }
 
-/// What an interposer writes of a process.
+/// Counts that an interposer writes of a process.
 #[derive(Debug, Deserialize)]
 struct Counts {
     pid: u32,
@@ -188,7 +188,7 @@ fn terminate(child: &Child) {
     }
 }
 
-/// What the interposers have written, by process.
+/// Reads the counts of the interposers, by process.
 fn counts(folder: &Path) -> Vec<Counts> {
     let files = fs::read_dir(folder).into_iter().flatten().flatten();
     let texts = files.filter_map(|file| fs::read_to_string(file.path()).ok());
@@ -287,8 +287,8 @@ impl Started {
     }
 }
 
-/// What to do about launches that went past for a reason, as the interposers name it; `None` if
-/// nothing is amiss: what is captured runs as a part of a graph, which is scheduled.
+/// Returns the advice for launches that went past for a reason, as the interposers name it;
+/// `None` if nothing is amiss: what is captured runs as a part of a graph, which is scheduled.
 fn advice(reason: &str) -> Option<&'static str> {
     Some(match reason {
         "while a stream was being captured" | "within another launch" => return None,

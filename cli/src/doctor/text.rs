@@ -20,7 +20,7 @@ use super::vendor::Vendor;
 use crate::args::Engine;
 use crate::node::plain;
 
-/// So many names are listed, and the number of the others.
+/// Number of names that are listed, beside the number of the others.
 const NAMES_MAX: usize = 8;
 /// The least width of what stands before values.
 const WIDTH: usize = 13;
@@ -56,7 +56,7 @@ impl Section {
     }
 }
 
-/// Whether this node is set up for an engine.
+/// Tells whether this node is set up for an engine.
 pub(super) fn engine(engine: Engine, findings: &Findings) -> String {
     let name = match engine {
         Engine::Slurm => "Slurm",
@@ -238,7 +238,7 @@ fn level(number: u8) -> String {
     if number == 0 { "no level".to_owned() } else { format!("Lv{number}") }
 }
 
-/// What became of the program.
+/// Tells the result of the program.
 pub(super) fn started(started: &Started) -> String {
     let mut text = String::from("\n");
     if !started.functions.is_empty() {

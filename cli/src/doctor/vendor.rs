@@ -25,7 +25,7 @@ pub(super) struct Vendor {
     pub(super) kernel_module: Option<String>,
     /// The interposer.
     pub(super) interposer: Option<Interposer>,
-    /// What is wrong.
+    /// Problems of the vendor's GPUs.
     pub(super) problems: Vec<Problem>,
 }
 
@@ -123,7 +123,7 @@ fn loaded(probe: &Probe, name: &str) -> Option<PathBuf> {
     files.find(|path| file_name(path).contains(name))
 }
 
-/// What is wrong with HIP's interposer if there are devices for it.
+/// Returns the problem of HIP's interposer if there are devices for it.
 fn unscheduled(interposer: Option<&Interposer>) -> Option<Problem> {
     let Some(found) = interposer else {
         let what = "there is no interposer of HIP's (libshimhip.so), so HIP programs go past";

@@ -10,7 +10,7 @@ use super::probe;
 /// A process that was seen.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Seen {
-    /// Its program's file.
+    /// File of the process's program.
     pub(super) program: PathBuf,
     /// A vendor's library that it has loaded.
     pub(super) driver: Option<String>,
@@ -63,7 +63,7 @@ impl Watch {
         }
     }
 
-    /// What was seen.
+    /// Returns the processes that were seen, by their numbers.
     pub(super) fn seen(self) -> BTreeMap<u32, Seen> {
         self.seen
     }

@@ -202,7 +202,7 @@ fn style_of(state: &State, client: &ClientStatus) -> Style {
     }
 }
 
-/// What runs past the scheduler, and what is not known of that.
+/// Lists what runs past the scheduler, and what is not known of that.
 fn others(state: &State) -> Vec<String> {
     let Some(status) = &state.status else { return Vec::new() };
     let unknown = status.outsiders_unknown.iter().map(|why| format!("not known: {}", plain(why)));

@@ -1,11 +1,11 @@
-//! What keys do.
+//! Actions of keys.
 
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use xsched_node::Request;
 
 use super::state::{Mode, State, words};
 
-/// What is to be done outside the state.
+/// Command that is carried out outside the state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Command {
     Quit,

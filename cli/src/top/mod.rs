@@ -89,7 +89,7 @@ fn frame(state: &mut State, width: u16) -> String {
     text(&buffer)
 }
 
-/// What a buffer shows, as lines.
+/// Returns the contents of a buffer, as lines.
 fn text(buffer: &Buffer) -> String {
     let width = usize::from(buffer.area.width.max(1));
     let line = |cells: &[ratatui::buffer::Cell]| {

@@ -16,16 +16,16 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// Requests and updates that may wait.
 const WAITING_MAX: usize = 64;
 
-/// What is known anew.
+/// Update of what is known.
 #[derive(Debug)]
 pub(super) enum Update {
-    /// What the daemon says, and the names of the users in it.
+    /// Status of the daemon, and the names of the users in it.
     Status(Box<Status>, BTreeMap<u32, String>),
     /// The daemon does not answer.
     Gone(String),
-    /// It was done.
+    /// The request was carried out.
     Done(Request),
-    /// It was not done.
+    /// The request was refused.
     Refused(String),
 }
 
@@ -51,7 +51,7 @@ impl Source {
         Ok(Self { requests, updates })
     }
 
-    /// What came since the last call, one by one.
+    /// Returns the updates since the last call, one by one.
     pub(super) fn next(&self) -> Option<Update> {
         self.updates.try_recv().ok()
     }

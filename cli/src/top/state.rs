@@ -1,4 +1,4 @@
-//! What is shown: all that the frame depends on but for its size and the time.
+//! State that is shown: all that the frame depends on but for its size and the time.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::BTreeMap;
@@ -8,7 +8,7 @@ use xsched_node::{ClientStatus, Request, Status};
 
 use super::source::Update;
 
-/// What processes are sorted by.
+/// Order of processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sort {
     Gpu,
@@ -56,7 +56,7 @@ impl Sort {
     }
 }
 
-/// What keys are for.
+/// Meaning of keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Mode {
     /// Commands.
@@ -92,7 +92,7 @@ pub(super) struct State {
     pub(super) selected: Option<(i32, String)>,
     /// The first process that is shown, as a number of a row.
     pub(super) first: usize,
-    /// What the last command came to, or what was noticed.
+    /// Result of the last command, or a notice.
     pub(super) note: String,
     pub(super) has_colors: bool,
 }
@@ -166,7 +166,8 @@ impl State {
         rows
     }
 
-    /// Whether the filter lets a process through: by its number, user, program, GPU or state.
+    /// Returns whether the filter lets a process through: by its number, user, program, GPU or
+    /// state.
     fn passes(&self, client: &ClientStatus) -> bool {
         let filter = self.filter.to_lowercase();
         let has = |text: &str| text.to_lowercase().contains(&filter);
@@ -202,7 +203,7 @@ impl State {
         self.rows().iter().position(is_selected).unwrap_or(0)
     }
 
-    /// Selects the row that is so many away, or the last on that side.
+    /// Selects the row that is `by` rows away, or the last on that side.
     pub(super) fn select(&mut self, by: isize) {
         let row = self.selected_row().saturating_add_signed(by);
         let rows = self.rows();
@@ -215,7 +216,7 @@ impl State {
         self.rows().get(self.selected_row()).copied()
     }
 
-    /// Who holds a process: the others that run on its GPU, or the user.
+    /// Names who holds a process: the others that run on its GPU, or the user.
     pub(super) fn held_by(&self, client: &ClientStatus) -> String {
         if client.held_by_hand {
             return "hand".to_owned();

@@ -233,7 +233,7 @@ fn a_program_beside_an_idle_process_is_held_and_all_it_launches_is_scheduled() {
     assert!(of("scheduled") * 11 >= of("launches") * 10, "one of eleven is captured: {counts}");
 }
 
-/// What a program of [`EVENTS`] says that was counted: waits for events, numbers, and edges.
+/// Counts that a program of [`EVENTS`] tells: waits for events, numbers, and edges.
 fn counted(background: Background) -> [i64; 3] {
     let said = background.end();
     let line = said.lines().find(|line| line.starts_with("waits=")).expect("what was counted");

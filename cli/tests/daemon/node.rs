@@ -38,7 +38,7 @@ impl Drop for Own {
     }
 }
 
-/// What [`Node::start_apart`] starts; nothing otherwise.
+/// Program that [`Node::start_apart`] starts; nothing otherwise.
 #[test]
 fn a_daemon_in_a_process_of_its_own() {
     let Some(socket) = std::env::var_os(OWN) else { return };
@@ -121,7 +121,7 @@ impl Node {
         self.background_with(name, options, &[])
     }
 
-    /// The same with these variables.
+    /// Starts a program as `background` does, with these variables.
     pub(crate) fn background_with(
         &self,
         name: &str,
@@ -152,7 +152,7 @@ impl Background {
         count(&self.counter)
     }
 
-    /// Whether it counts on.
+    /// Returns whether the program counts on.
     pub(crate) fn goes_on(&self) -> bool {
         let (before, start) = (self.count(), Instant::now());
         while start.elapsed() < Duration::from_secs(20) {
@@ -164,7 +164,7 @@ impl Background {
         false
     }
 
-    /// Whether it stands still, once what was launched has run.
+    /// Returns whether the program stands still, once what was launched has run.
     pub(crate) fn stands_still(&self) -> bool {
         thread::sleep(Duration::from_millis(50));
         let before = self.count();

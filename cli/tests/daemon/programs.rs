@@ -159,7 +159,7 @@ int main(int count, char **arguments) {
 }
 "#;
 
-/// The same as [`PROGRAM`], which asks for the scheduler of the node twice, and prints what it was
+/// Variant of [`PROGRAM`], which asks for the scheduler of the node twice, and prints what it was
 /// answered. It waits for a line in between; `early` makes it use the GPU before.
 pub(crate) const ASKING: &str = r#"
 #include <dlfcn.h>
