@@ -33,7 +33,7 @@ use node::{
 
 const LIMITED: &str = "[[tenant]]\nname = \"all\"\npriority_max = -100\n";
 
-/// What keeps a descriptor as it is.
+/// Owner that keeps a descriptor as it is.
 type Kept = Box<dyn Any>;
 
 fn keep(what: impl Any) -> Kept {

@@ -25,11 +25,11 @@ enum Where {
     File(fn(&Path)),
     /// Standard error.
     Log(fn() -> Stdio),
-    /// What the daemon listens at, before it starts.
+    /// Socket that the daemon listens at, before it starts.
     Socket(fn(&Path)),
 }
 
-/// What comes of it.
+/// Result of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Does {
     Runs,
@@ -196,7 +196,7 @@ impl Rig {
         Wire::connect(&self.socket, PATIENCE).is_ok_and(|wire| wire.status().is_ok())
     }
 
-    /// What comes of a start, with what is said where it is refused.
+    /// Result of a start, with the reason where it is refused.
     fn comes_of(&self, daemon: &mut Killed) -> (Does, String) {
         let begin = Instant::now();
         loop {

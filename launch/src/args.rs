@@ -26,7 +26,7 @@ impl Class {
         }
     }
 
-    /// Its name, as on a command line.
+    /// Name of the class, as on a command line.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {

@@ -58,7 +58,7 @@ impl Control {
         self.reload()
     }
 
-    /// What does not fit together, if anything does not.
+    /// Defect of what does not fit together, if there is one.
     pub(crate) fn defect(&self) -> Option<String> {
         let pages = self.peers.values().flat_map(|peer| peer.pages.values()).sum::<usize>();
         (self.pages != pages).then(|| "pages are miscounted".to_owned())

@@ -26,7 +26,7 @@ const FAULTS: usize = 7;
 #[derive(Debug)]
 pub(super) struct ConfigFile {
     pub(super) path: PathBuf,
-    /// What keeps it.
+    /// Descriptor that keeps the file.
     _file: Option<OwnedFd>,
     /// The highest priority of all processes but those of one user.
     pub(super) priority_max: Option<i32>,

@@ -290,7 +290,7 @@ impl Rig {
     }
 }
 
-/// Whether a message was sent with these descriptors.
+/// True if a message was sent with these descriptors.
 fn send_with(end: &OwnedFd, text: &[u8], fds: &[BorrowedFd<'_>]) -> bool {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(4))];
     let mut control = SendAncillaryBuffer::new(&mut space);

@@ -269,7 +269,7 @@ pub(crate) fn lingering() -> (OwnedFd, TcpStream) {
     (socket.into(), other)
 }
 
-/// What an answer takes at most on a machine that is not busy.
+/// Time of an answer at most on a machine that is not busy.
 pub(crate) const AT_ONCE: Duration = Duration::from_millis(100);
 
 /// The shortest of some times, up to the first that is short enough: one that is stuck is stuck

@@ -65,7 +65,7 @@ pub struct Devices {
 }
 
 impl Devices {
-    /// Those in a folder, on a node with `bin/xsched` and `lib/xsched` below `xsched`.
+    /// Devices in a folder, on a node with `bin/xsched` and `lib/xsched` below `xsched`.
     ///
     /// # Errors
     /// [`DeviceError::Interposers`], and [`DeviceError::File`] if the folder cannot be written to.

@@ -23,7 +23,7 @@ pub struct Health {
 /// A look at GPUs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Looked {
-    /// Which of the GPUs there are, in their order.
+    /// True for each GPU that is there, in their order.
     pub are_there: Vec<bool>,
     /// Time of the look, in seconds since 1970.
     pub at_s: i64,

@@ -15,7 +15,7 @@ pub enum ServeError {
     /// A socket cannot be made.
     #[error("{}: {source}; run as root, with the kubelet's folder", path.display())]
     Socket {
-        /// Its path.
+        /// Path of the socket.
         path: PathBuf,
         /// Problem.
         source: io::Error,

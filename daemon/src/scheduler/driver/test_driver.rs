@@ -99,7 +99,7 @@ impl TestDriver {
         self.driver.gangs.members()
     }
 
-    /// What an administrator is told of the first hundred processes.
+    /// Status that an administrator is told of the first hundred processes.
     pub(crate) fn status(&mut self) -> Vec<ClientStatus> {
         let (answer, answered) = channel();
         let party = Party { who: Arc::default(), tenant: Arc::default() };
@@ -108,14 +108,14 @@ impl TestDriver {
         part.entries.into_iter().map(|entry| entry.client).collect()
     }
 
-    /// What metrics say.
+    /// Figures of the metrics.
     pub(crate) fn figures(&mut self) -> Option<Box<Figures>> {
         let (answer, answered) = channel();
         self.take(Op::Figures { answer });
         answered.recv().ok()
     }
 
-    /// What does not fit together, if anything does not.
+    /// Defect of what does not fit together, if there is one.
     pub(crate) fn defect(&self) -> Option<String> {
         let gpu_clients = &self.driver.gpu_clients;
         let of_clients: usize =

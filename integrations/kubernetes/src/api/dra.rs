@@ -35,7 +35,7 @@ pub struct NodePrepareResourcesResponse {
 /// Result for a claim.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct NodePrepareResourceResponse {
-    /// Its devices.
+    /// Devices of the claim.
     #[prost(message, repeated, tag = "1")]
     pub devices: Vec<Device>,
     /// Reason why it is not prepared, or else nothing.

@@ -125,7 +125,7 @@ impl Stage {
         Running(command.spawn().expect("it starts"))
     }
 
-    /// What the daemon says of a process of a pod.
+    /// Answer of the daemon for a process of a pod.
     fn process(&self, pod: &str) -> Option<Value> {
         let tenant = format!("pod ml/{pod}/main");
         let processes = self.status()?["processes"].as_array()?.clone();
