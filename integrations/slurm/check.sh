@@ -301,9 +301,9 @@ mkdir "$folder/kept"
 scontrol requeue "$number"
 until_true "the epilog does not revoke" has_grants "$one"
 rmdir "$folder/kept"
-# The controller would start it two minutes later.
+# The controller would start it two minutes later; the node has to be done with it before.
 until_true "the job is not queued again" is_pending "$number"
-scontrol update "jobid=$number" starttime=now
+scontrol update "jobid=$number" starttime=now+10seconds
 until_true "the job does not run again under its grant" has "job $number" .priority 100
 goes_on urgent
 
