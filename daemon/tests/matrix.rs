@@ -70,7 +70,7 @@ const PRECIOUS: &[u8] = b"precious";
 const FAULTS: [Fault; 20] = [
     fault("metrics: a file", Metrics(|path| write(path, PRECIOUS)), Refuses, Refuses),
     fault("metrics: a link to a file", Metrics(link_to_file), Refuses, Refuses),
-    fault("metrics: a folder", Metrics(|path| mkdir(path)), Refuses, Refuses),
+    fault("metrics: a folder", Metrics(mkdir), Refuses, Refuses),
     fault("metrics: another's socket", Metrics(listened), Refuses, Refuses),
     fault("metrics: the daemon's socket", Metrics(|_| {}), Refuses, Refuses),
     fault("file: gone", Where::File(|_| {}), Runs, Refuses),
@@ -79,7 +79,7 @@ const FAULTS: [Fault; 20] = [
     fault("file: no UTF-8", Where::File(|path| write(path, b"\xff")), Refuses, Refuses),
     fault("file: cannot be read", Where::File(to_memory), Refuses, Refuses),
     fault("file: a pipe", Where::File(pipe), Refuses, Refuses),
-    fault("file: a folder", Where::File(|path| mkdir(path)), Refuses, Refuses),
+    fault("file: a folder", Where::File(mkdir), Refuses, Refuses),
     fault("file: a circle", Where::File(|path| link(path, path)), Refuses, Refuses),
     fault("file: below a file", Where::File(below_file), Refuses, Refuses),
     fault("log: /dev/full", Log(|| full().into()), Runs, Runs),
