@@ -25,8 +25,8 @@ const AGAIN: Duration = Duration::from_millis(100);
 /// Pause where the daemon has refused this process, so that many such do not keep it busy.
 const REFUSED_AGAIN: Duration = Duration::from_secs(2);
 
-/// Pages of other processes that a process holds directly on a GPU, at most: closing the gates of
-/// one takes about a microsecond.
+/// Pages of other processes that a process holds directly on a GPU, at most. Closing one writes
+/// [`GATES_PER_PAGE`](crate::GATES_PER_PAGE) words; what many cost a launch is not measured.
 pub const PAGES_BELOW_MAX: usize = 32;
 
 /// Where the daemon listens: what `XSCHED_SOCKET` says, or else `xsched/socket` below

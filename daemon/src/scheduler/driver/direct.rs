@@ -14,7 +14,8 @@ use super::super::gpu_client::GpuClient;
 use super::super::on_gpu::PageOf;
 use super::Driver;
 
-/// Processes that are looked at for those that another may hold directly.
+/// Processes that are looked at for those that another may hold directly: a bound for one request,
+/// chosen and not measured.
 const LOOKED_AT_MAX: usize = 8 * PAGES_BELOW_MAX;
 
 impl Driver {
