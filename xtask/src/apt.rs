@@ -31,7 +31,9 @@ pub(crate) fn install(packages: &[&str]) -> Result<bool> {
     println!("apt: installing {names}");
     let apt = |arguments: &[&str]| {
         let mut command = Command::new("apt-get");
-        succeeds(command.args(arguments).env("DEBIAN_FRONTEND", "noninteractive"))
+        // Another apt may run, such as that of a timer.
+        command.args(["-o", "DPkg::Lock::Timeout=60"]).args(arguments);
+        succeeds(command.env("DEBIAN_FRONTEND", "noninteractive"))
     };
     let install = [&["install", "--yes", "--no-install-recommends"], packages].concat();
     let works = apt(&install) || apt(&["update"]) && apt(&install);
