@@ -71,11 +71,13 @@ static pointer next_flag(void) {
   return flag_words + 4 * flags++;
 }
 
-static void take_time(handle stream) {
-  uint64_t ns = 1000 * below(200), nowhere = 0;
+static void spend(handle stream, uint64_t ns) {
+  uint64_t nowhere = 0;
   void *parameters[] = {&ns, &nowhere};
   OK(launch_kernel(spin, 1, 1, 1, 1, 1, 1, 0, stream, parameters, NULL));
 }
+
+static void take_time(handle stream) { spend(stream, 1000 * below(200)); }
 
 // `CUDA_KERNEL_NODE_PARAMS_v2`.
 typedef struct {
@@ -221,6 +223,18 @@ static void read_default(void) {
   cells[s].value += cells[0].value;
 }
 
+// What is launched next into both streams begins at once, by what a third one writes later.
+static void begin_together(int one, int other) {
+  int third = STREAMS - 1;
+  while (third > 0 && (third == one || third == other || !is_apart(third))) third--;
+  if (one == other || third < 1) return;
+  pointer word = next_flag();
+  spend(streams[third], 2000000);
+  OK(write_value(streams[third], word, 1, 0));
+  OK(await_value(streams[one], word, 1, 0));
+  OK(await_value(streams[other], word, 1, 0));
+}
+
 // So often in one stream, each when the one before has run, that its copy gets gates; and then in
 // another one while that runs.
 static void settle(int g) {
@@ -229,6 +243,7 @@ static void settle(int g) {
     OK(launch_graph(execs[g], streams[s]));
     OK(stream_synchronize(streams[s]));
   }
+  begin_together(s, other);
   OK(launch_graph(execs[g], streams[s]));
   usleep(below(200));
   OK(launch_graph(execs[g], streams[other]));
