@@ -123,6 +123,7 @@ AccountingStoragePort=16819
 AccountingStoragePass=$F/run/munge.socket
 AccountingStorageEnforce=qos
 KillWait=2
+SchedulerParameters=sched_interval=1
 SlurmdParameters=config_overrides
 NodeName=n1 NodeHostname=$HOST NodeAddr=127.0.0.1 Port=17001 CPUs=8 RealMemory=500 Gres=gpu:1,shard:4,mps:100
 NodeName=n2 NodeHostname=$HOST NodeAddr=127.0.0.1 Port=17002 CPUs=8 RealMemory=500 Gres=gpu:1,shard:4,mps:100
@@ -303,7 +304,7 @@ until_true "the epilog does not revoke" has_grants "$one"
 rmdir "$folder/kept"
 # The controller would start it two minutes later; the node has to be done with it before.
 until_true "the job is not queued again" is_pending "$number"
-scontrol update "jobid=$number" starttime=now+10seconds
+scontrol update "jobid=$number" starttime=now+5seconds
 until_true "the job does not run again under its grant" has "job $number" .priority 100
 goes_on urgent
 
