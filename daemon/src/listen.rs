@@ -1,13 +1,14 @@
 //! Unix sockets at paths: made where nothing else is, and removed by their owner alone.
 
 use std::fs::{self, File};
-use std::io;
+use std::io::{self, Read, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, FlockOperation, Gid, Mode, OFlags, chownat, flock, open};
 use rustix::io::Errno;
+use rustix::net::sockopt::socket_peercred;
 use rustix::net::{
     AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, connect, listen, socket_with,
 };
@@ -59,7 +60,7 @@ pub(crate) struct BoundPath {
     /// Device and inode of the socket.
     id: (u64, u64),
     /// Locked as long as this process listens there.
-    _lock: OwnedFd,
+    _lock: File,
 }
 
 impl BoundPath {
@@ -73,7 +74,8 @@ impl BoundPath {
         access: Access,
     ) -> Result<(OwnedFd, Self), ListenError> {
         check(path)?;
-        let lock = lock(path)?;
+        let _starting = lock(beside(path, ".lock"))?;
+        let lock = lock_for_life(beside(path, ".pid"))?;
         remove_unused(path, kind)?;
         let socket = new_socket(kind)?;
         bind(&socket, &SocketAddrUnix::new(path)?)?;
@@ -177,22 +179,67 @@ pub(crate) fn check_seen(path: &Path) -> Result<(), ListenError> {
     }
 }
 
-/// Locks a file beside a path, which stays: it could not be removed without a race.
-fn lock(path: &Path) -> Result<OwnedFd, ListenError> {
+fn beside(path: &Path, end: &str) -> PathBuf {
     let mut file = path.to_owned().into_os_string();
-    file.push(".lock");
+    file.push(end);
+    file.into()
+}
+
+/// Opens a file for a lock, and returns whether another process has it locked.
+fn try_to_lock(file: &Path) -> Result<(File, bool), ListenError> {
     let flags = OFlags::CREATE | OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let lock = open(file, flags | OFlags::NONBLOCK, Mode::RUSR | Mode::WUSR)?;
-    match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
-        Err(Errno::WOULDBLOCK) => Err(ListenError::Taken),
-        locked => Ok(locked.map(|()| lock)?),
+    let file = open(file, flags | OFlags::NONBLOCK, Mode::RUSR | Mode::WUSR)?;
+    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        Err(Errno::WOULDBLOCK) => Ok((file.into(), true)),
+        locked => Ok(locked.map(|()| (file.into(), false))?),
     }
+}
+
+/// Locks a file while a process starts to listen. It stays: it could not be removed without a race.
+fn lock(file: PathBuf) -> Result<File, ListenError> {
+    match try_to_lock(&file)? {
+        (_, true) => Err(ListenError::Taken),
+        (lock, false) => Ok(lock),
+    }
+}
+
+/// Locks a file that names this process, as long as it lives.
+///
+/// A process that was killed keeps its lock until all of its threads have ended, and one of them
+/// may wait in a close for what a user serves. Its file is replaced, while no other process starts.
+fn lock_for_life(file: PathBuf) -> Result<File, ListenError> {
+    let (mut lock, mut is_locked) = try_to_lock(&file)?;
+    if is_locked {
+        let mut text = String::new();
+        lock.read_to_string(&mut text)?;
+        if !text.trim().parse().is_ok_and(is_killed) {
+            return Err(ListenError::Taken);
+        }
+        fs::remove_file(&file)?;
+        (lock, is_locked) = try_to_lock(&file)?;
+    }
+    if is_locked {
+        return Err(ListenError::Taken);
+    }
+    lock.set_len(0)?;
+    writeln!(lock, "{}", std::process::id())?;
+    Ok(lock)
+}
+
+/// Returns whether a process does nothing any more but for threads that cannot be killed.
+fn is_killed(pid: i32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    // The state comes behind the name, which may have parentheses.
+    stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with(['Z', 'X']))
 }
 
 /// Removes the socket of a process that was killed.
 fn remove_unused(path: &Path, kind: SocketType) -> Result<(), ListenError> {
-    match connect(&new_socket(kind)?, &SocketAddrUnix::new(path)?) {
+    let socket = new_socket(kind)?;
+    let listener = |socket| socket_peercred(socket).map(|peer| peer.pid.as_raw_nonzero().get());
+    match connect(&socket, &SocketAddrUnix::new(path)?) {
         Err(Errno::NOENT) => Ok(()),
+        Ok(()) if listener(&socket).is_ok_and(is_killed) => Ok(fs::remove_file(path)?),
         Err(Errno::CONNREFUSED) => Ok(fs::remove_file(path)?),
         // A full queue is one as well, and a socket of another kind.
         Ok(()) | Err(Errno::AGAIN | Errno::PROTOTYPE) => Err(ListenError::Taken),
