@@ -106,6 +106,8 @@ static int qos_of_job(int ac, char **av, uint32_t job, char *qos) {
     *qos = 0;
     for (int i = 0; i < ac; i++) is_asked |= strstr(av[i], ".qos:") != NULL;
     if (!is_asked) return 0;
+    /* Slurm 24.11 ends a process that asks without this, and drains the node. */
+    slurm_init(NULL);
     if (slurm_load_job(&answer, job, SHOW_ALL) || !answer || !answer->record_count) return 1;
     const char *name = answer->job_array[0].qos;
     int length = snprintf(qos, PATH_BYTES, "%s", name ? name : "");
