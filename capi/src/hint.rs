@@ -201,6 +201,20 @@ pub extern "C" fn XHintKDeadline(k: usize) -> XResult {
     })
 }
 
+/// Sets which part of the device's time the queues below the highest priority keep together under
+/// policies by priority, as a ratio, 0 to 0.5; 0 is none, as at first. The C++ XSched does not have
+/// this function. Under the daemon its file says it.
+// SAFETY: the name is the C API's.
+#[unsafe(no_mangle)]
+pub extern "C" fn XHintFloor(ratio: f64) -> XResult {
+    answer(|| {
+        if !(0.0..=0.5).contains(&ratio) {
+            return Err(Refusal::invalid(format!("a floor must be 0 to 0.5, is {ratio}")));
+        }
+        process().hint_policy(PolicyHint::floor((ratio * 1_000.0).round() as u16)?)
+    })
+}
+
 fn rank(range: &Range, leniency: &Leniency, priority: Priority, nearest: Priority) -> Answer<Rank> {
     let priority = range.or(leniency, priority.into(), nearest.into())?;
     Ok(Rank::new(priority as i32)?)

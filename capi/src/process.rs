@@ -75,6 +75,7 @@ struct Settings {
     scheduler: Option<XSchedulerType>,
     timeslice: Option<PolicyHint>,
     k: Option<PolicyHint>,
+    floor: Option<PolicyHint>,
 }
 
 /// The present process.
@@ -301,7 +302,7 @@ impl Process {
         let runtime = self.runtime()?;
         runtime.set_policy(policy)?;
         self.settings().scheduler = Some(scheduler);
-        for hint in [settings.timeslice, settings.k].into_iter().flatten() {
+        for hint in [settings.timeslice, settings.k, settings.floor].into_iter().flatten() {
             runtime.hint_policy(hint)?;
         }
         Ok(())
@@ -342,6 +343,7 @@ impl Process {
             let mut settings = self.settings();
             match hint {
                 PolicyHint::K(_) => settings.k = Some(hint),
+                PolicyHint::Floor(_) => settings.floor = Some(hint),
                 _ => settings.timeslice = Some(hint),
             }
         }

@@ -202,7 +202,7 @@ def test_hardware_queues_can_be_used_without_a_queue() -> None:
 
 
 def test_a_runtime_sets_the_scheduler_and_closes_its_queues() -> None:
-    with Runtime("hpf", timeslice_us=1_000, k=2) as runtime:
+    with Runtime("hpf", timeslice_us=1_000, k=2, floor=0.05) as runtime:
         high = runtime.host_queue(level=3, priority=10)
         low = runtime.host_queue(level=3, priority=1)
         for queue in (low, high):
@@ -221,6 +221,8 @@ def test_a_runtime_sets_the_scheduler_and_closes_its_queues() -> None:
         Runtime(timeslice_us=1)
     with pytest.raises(ValueError):
         Runtime(k=0)
+    with pytest.raises(ValueError):
+        Runtime(floor=0.6)
 
 
 def test_the_urgent_queue_runs_first() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from ctypes import POINTER, byref, c_int32, c_int64, c_size_t, c_uint64, c_void_p
+from ctypes import POINTER, byref, c_double, c_int32, c_int64, c_size_t, c_uint64, c_void_p
 from functools import lru_cache
 from types import SimpleNamespace
 from typing import Any, Callable, Dict, List, Tuple
@@ -54,6 +54,7 @@ _ARGUMENTS: Dict[str, List[Any]] = {
     "XHintLaxity": [_HANDLE, c_int64, c_int32, c_int32],
     "XHintDeadline": [_HANDLE, c_int64],
     "XHintKDeadline": [c_size_t],
+    "XHintFloor": [c_double],
 }
 _ADDITIONS: Dict[str, List[Any]] = {
     "xsched_private_queue_forget": [_HANDLE],
@@ -320,6 +321,11 @@ class XSched:
     def XHintDeadline(xq: XQueueHandle, ddl_us: Deadline) -> XResult:
         """Sets a deadline in microseconds after becoming ready."""
         return XResult(preempt().XHintDeadline(xq, ddl_us))
+
+    @staticmethod
+    def XHintFloor(ratio: float) -> XResult:
+        """Sets the part of the device's time for queues below the highest priority, 0 to 0.5."""
+        return XResult(preempt().XHintFloor(ratio))
 
     @staticmethod
     def XHintKDeadline(k: int) -> XResult:

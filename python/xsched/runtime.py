@@ -56,6 +56,7 @@ class Runtime:
         *,
         timeslice_us: Optional[int] = None,
         k: Optional[int] = None,
+        floor: Optional[float] = None,
     ) -> None:
         """Puts a policy in charge, by a name of POLICIES. None leaves what is.
 
@@ -68,6 +69,8 @@ class Runtime:
             self.set_timeslice(timeslice_us)
         if k is not None:
             self.set_k(k)
+        if floor is not None:
+            self.set_floor(floor)
 
     def set_policy(self, policy: Union[str, XPolicyType]) -> None:
         """Puts a policy in charge. Raises ValueError for an unknown name."""
@@ -93,6 +96,13 @@ class Runtime:
         """Sets how many queues run at once under `kedf`, 1 to 65,536. Raises ValueError outside."""
         k = _within("XHintKDeadline", k, 1, 65_536)
         check("XHintKDeadline", XSched.XHintKDeadline(k))
+
+    def set_floor(self, ratio: float) -> None:
+        """Sets the part of the device's time for queues below the highest priority, 0 to 0.5.
+
+        It counts under policies by priority. Raises ValueError outside.
+        """
+        check("XHintFloor", XSched.XHintFloor(ratio))
 
     def queue(self, stream: Any, backend: Optional[Backend] = None, **options: Any) -> Queue:
         """A queue on a stream: see `Queue.of_stream`."""

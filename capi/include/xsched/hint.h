@@ -64,6 +64,13 @@ XResult XHintDeadline(XQueueHandle xq, Deadline ddl_us);
  */
 XResult XHintKDeadline(size_t k);
 
+/**
+ * Sets which part of the device's time the queues below the highest priority keep together under
+ * policies by priority, as a ratio, 0 to 0.5; 0 is none, as at first. The C++ XSched does not have
+ * this function. Under the daemon its file says it.
+ */
+XResult XHintFloor(double ratio);
+
 #ifdef __cplusplus
 }  // extern "C"
 #endif  // __cplusplus

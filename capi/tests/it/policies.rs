@@ -1,6 +1,7 @@
 //! Policies through the C API. Row W-C5 of the C++ XSched's defects.
 
 use std::sync::atomic::AtomicU64;
+use std::time::Duration;
 
 use crate::common::*;
 use crate::scheduler::{Busy, count, gets_on, the_second_has_more};
@@ -109,6 +110,23 @@ alone!(a_ratio_of_the_bandwidth_is_a_share, {
     let busy = [Busy::start(small, &CALLS[0]), Busy::start(large, &CALLS[1])];
     the_second_has_more(&CALLS);
     drop(busy);
+});
+
+alone!(below_a_queue_that_never_pauses_others_keep_the_floor, {
+    ok(XHintFloor(0.2));
+    ok(XHintSetScheduler(LOCAL, HPF));
+    for none in [-0.01, 0.51, 5.0, f64::NAN, f64::INFINITY] {
+        assert_eq!(XHintFloor(none), kXSchedErrorInvalidValue);
+    }
+    let (urgent, below) = (host_queue(1), host_queue(1));
+    ok(XHintPriority(urgent, 5));
+    // Three seconds of work, and what is missing comes in one slice a second.
+    (0..3_000).for_each(|_| ok(XQueueSubmit(urgent, timed(1_000))));
+    std::thread::sleep(Duration::from_millis(500));
+    ok(XQueueSubmit(below, timed(10)));
+    ok(XQueueWaitAll(below));
+    assert_ne!(state(urgent), XQueueState::kQueueStateIdle, "it ran behind all of the urgent one");
+    ok(XQueueDestroy(urgent));
 });
 
 alone!(under_kedf_an_idle_queue_takes_no_place, {

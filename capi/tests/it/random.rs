@@ -103,7 +103,7 @@ fn call(rng: &mut Pcg64Mcg, pool: &Pool) {
     let (mut count, mut handle, mut is) = (0, 0, XQueueState::kQueueStateUnknown);
     // SAFETY: the places may be written to.
     let _ = unsafe {
-        match rng.random_range(0..24) {
+        match rng.random_range(0..25) {
             0 if rng.random_ratio(1, 4) => XQueueDestroy(xq),
             1 => XQueueGet(&raw mut handle, any(rng, &pool.hwqs)),
             2 => XQueueSetPreemptLevel(xq, a as i32),
@@ -124,6 +124,7 @@ fn call(rng: &mut Pcg64Mcg, pool: &Pool) {
             17 if rng.random_ratio(1, 8) => XHintSetScheduler(a as i32, b as i32),
             18 => XHintTimeslice(a),
             19 => XHintKDeadline(a as usize),
+            20 => XHintFloor(a as f64 / 1_000.0),
             _ => XQueueSubmit(xq, command),
         }
     };

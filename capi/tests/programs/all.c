@@ -34,6 +34,8 @@ static int hints(XQueueHandle xq) {
     OK(XHintLaxity(xq, 1000, PRIORITY_MIN, PRIORITY_MAX));
     OK(XHintDeadline(xq, 1000));
     OK(XHintKDeadline(2));
+    OK(XHintFloor(0.05));
+    EXPECT(kXSchedErrorInvalidValue, XHintFloor(5));
     OK(XHintSetScheduler(kSchedulerLocal, kPolicyBandwidthPartition));
     OK(XHintSetBandwidthRatio(xq, 0.75));
     EXPECT(kXSchedErrorInvalidValue, XHintSetBandwidthRatio(xq, 75));

@@ -5,8 +5,8 @@ use std::ptr::null_mut;
 
 use super::pool::{Of, callback, pool};
 use preempt::hint::{
-    XHintDeadline, XHintKDeadline, XHintLaxity, XHintPriority, XHintSetScheduler, XHintTimeslice,
-    XHintUtilization,
+    XHintDeadline, XHintFloor, XHintKDeadline, XHintLaxity, XHintPriority, XHintSetScheduler,
+    XHintTimeslice, XHintUtilization,
 };
 use preempt::private::{
     xsched_private_auto_queue, xsched_private_cuda_queue_create, xsched_private_hip_queue_create,
@@ -225,6 +225,7 @@ impl<'a> Caller<'a> {
             8 => XHintTimeslice(self.number()),
             9..=11 => XHintLaxity(self.xq(), self.number(), self.int(), self.int()),
             12..=14 => XHintDeadline(self.xq(), self.number()),
+            _ if self.byte() % 2 == 0 => XHintFloor(f64::from(self.byte()) / 255.0),
             _ => XHintKDeadline(usize::from(self.byte())),
         }
     }
