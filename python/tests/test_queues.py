@@ -66,6 +66,39 @@ def test_what_a_function_raises_is_the_cause() -> None:
     assert XSched.XQueueQuery(handle)[0] == XResult.kXSchedErrorNotFound
 
 
+def test_a_wait_that_is_refused_takes_no_failure() -> None:
+    with Queue.on_host() as queue:
+        failing = queue.submit(lambda _: int("text"))  # type: ignore[arg-type, return-value]
+
+        def waits(_: int) -> None:
+            for wait in (queue.wait, failing.wait):
+                with pytest.raises(xsched.NotAllowedError) as caught:
+                    wait()
+                assert caught.value.__cause__ is None
+
+        queue.submit(waits).wait()
+        with pytest.raises(xsched.UnknownError) as caught:
+            failing.wait()
+        assert isinstance(caught.value.__cause__, ValueError)
+        with pytest.raises(xsched.UnknownError):
+            queue.wait()
+
+
+def test_an_exception_is_the_cause_of_its_own_failure_only() -> None:
+    def raises(_: int) -> None:
+        raise KeyError
+
+    with Queue.on_host() as queue:
+        queue.submit(lambda _: XResult.kXSchedErrorNotSupported)
+        last = queue.submit(raises)
+        with pytest.raises(xsched.NotSupportedError) as caught:
+            queue.wait()
+        assert caught.value.__cause__ is None
+        with pytest.raises(xsched.UnknownError) as unknown:
+            last.wait()
+        assert isinstance(unknown.value.__cause__, KeyError)
+
+
 def test_an_error_in_the_block_is_what_comes_out() -> None:
     with pytest.raises(ZeroDivisionError):
         with Queue.on_host() as queue:

@@ -197,7 +197,9 @@ class Command:
             detail = "the command was not submitted; submit it to a queue first"
             raise NotAllowedError("XQueueWait", XResult.kXSchedErrorNotAllowed, detail)
         result = XSched.XQueueWait(self._queue, self._handle)
-        cause = callbacks.failure(self._handle)
+        # A function that raises has this result, and a wait that is refused has another.
+        raised = result == XResult.kXSchedErrorUnknown
+        cause = callbacks.failure(self._handle) if raised else None
         error = error_of("XQueueWait", result, cause)
         if error is not None:
             try:
@@ -318,8 +320,8 @@ class Queue:
         """Waits for all that was submitted. Raises the first failure of a command since the last time,
         even if a thread has waited for that command."""
         result = XSched.XQueueWaitAll(self._handle)
-        failed = result != XResult.kXSchedSuccess
-        cause = callbacks.failure_in(self._handle) if failed else None
+        raised = result == XResult.kXSchedErrorUnknown
+        cause = callbacks.failure_in(self._handle) if raised else None
         error = error_of("XQueueWaitAll", result, cause)
         if error is not None:
             try:
@@ -354,12 +356,14 @@ class Queue:
 
     def set_deadline(self, after_ready_us: int) -> None:
         """Sets a deadline in microseconds after becoming ready; -1 for none."""
+        after_ready_us = _integer("XHintDeadline", after_ready_us)
         if after_ready_us != NO_DEADLINE:
             after_ready_us = _within("XHintDeadline", after_ready_us, 1, _DAY_US)
         check("XHintDeadline", XSched.XHintDeadline(self._handle, after_ready_us))
 
     def set_laxity(self, lax_us: int, lax_priority: int, critical_priority: int) -> None:
         """Gives it one priority until `lax_us` microseconds after becoming ready, then another."""
+        lax_us = _integer("XHintLaxity", lax_us)
         if lax_us != NO_LAXITY:
             lax_us = _within("XHintLaxity", lax_us, 1, _DAY_US)
         lax, critical = (
