@@ -12,6 +12,10 @@ use anyhow::{Context, Result, ensure};
 
 use crate::command::{run, succeeds};
 
+/// Time for another apt, such as that of a timer, in seconds. An install of twelve packages beside
+/// a build took 142.
+const LOCK: &str = "DPkg::Lock::Timeout=300";
+
 static LEFT_OUT: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
 /// True if there is apt.
@@ -31,8 +35,7 @@ pub(crate) fn install(packages: &[&str]) -> Result<bool> {
     println!("apt: installing {names}");
     let apt = |arguments: &[&str]| {
         let mut command = Command::new("apt-get");
-        // Another apt may run, such as that of a timer.
-        command.args(["-o", "DPkg::Lock::Timeout=60"]).args(arguments);
+        command.args(["-o", LOCK]).args(arguments);
         succeeds(command.env("DEBIAN_FRONTEND", "noninteractive"))
     };
     let install = [&["install", "--yes", "--no-install-recommends"], packages].concat();

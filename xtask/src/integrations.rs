@@ -76,6 +76,23 @@ pub fn podman() -> Result<()> {
     check("podman", &stage()?.path)
 }
 
+/// Packages of Debian with what boots a container of systemd.
+const SYSTEMD: [&str; 3] = ["systemd-container", "libnss-systemd", "jq"];
+
+/// Runs the daemon's units in a systemd, as root.
+///
+/// # Errors
+/// If a check fails.
+pub fn systemd() -> Result<()> {
+    if !can_run("the units of systemd", &SYSTEMD)? {
+        return Ok(());
+    }
+    let folder = stage()?;
+    let units = root().join("daemon/systemd");
+    run_command(Command::new("cp").arg("-r").arg(units).arg(folder.path.join("units")))?;
+    check("systemd", &folder.path)
+}
+
 /// The workspace of what is for Kubernetes.
 pub(crate) const KUBERNETES: &str = "integrations/kubernetes";
 

@@ -67,6 +67,9 @@ enum Chore {
     Slurm,
     /// Run containers with the container devices in Podman. May install Debian's packages.
     Podman,
+    /// Run the daemon's units in a systemd that boots in a container. May install Debian's
+    /// packages.
+    Systemd,
     /// Test the driver and the device plugin for Kubernetes. May install Debian's packages.
     Kubernetes,
     /// Build what later steps of CI need. CI starts it itself.
@@ -99,6 +102,7 @@ fn main() -> ExitCode {
         Chore::Tour => tour::run(),
         Chore::Slurm => integrations::slurm(),
         Chore::Podman => integrations::podman(),
+        Chore::Systemd => integrations::systemd(),
         Chore::Kubernetes => integrations::kubernetes(),
         Chore::Ahead => {
             ahead::run();
