@@ -44,6 +44,30 @@ pub(crate) fn install(packages: &[&str]) -> Result<bool> {
     Ok(true)
 }
 
+/// Downloads a package and unpacks it into a folder, unless that is there. Nothing is installed, so
+/// no service starts.
+///
+/// # Errors
+/// If it cannot be downloaded.
+pub(crate) fn unpacked(package: &str, to: &Path) -> Result<()> {
+    if to.exists() {
+        return Ok(());
+    }
+    let archives = to.with_extension("archives");
+    fs::create_dir_all(&archives).with_context(|| format!("cannot make {}", archives.display()))?;
+    println!("apt: downloading {package}");
+    let download = || {
+        let mut command = Command::new("apt-get");
+        // apt's own user may not write below the target folder.
+        command.args(["-o", "APT::Sandbox::User=root", "download", package]);
+        succeeds(command.current_dir(&archives))
+    };
+    let update = || succeeds(Command::new("apt-get").args(["-o", LOCK, "update"]));
+    ensure!(download() || update() && download(), "`apt-get download {package}` fails");
+    unpack(&archives, to)?;
+    Ok(fs::remove_dir_all(&archives)?)
+}
+
 /// Makes sure that a program can be run, and installs its packages if need be. Whether it can.
 ///
 /// # Errors

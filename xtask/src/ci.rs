@@ -36,7 +36,7 @@ const NO_PANICS: [&str; 4] =
 /// A step: its name, and what it does. The test runner's closing lines are kept.
 type Step = (&'static str, fn(&mut Vec<String>) -> Result<()>);
 
-const STEPS: [Step; 28] = [
+const STEPS: [Step; 29] = [
     ("format", |_| format()),
     ("tidy", |_| tidy::run(&tidy::Options::default())),
     ("test", tests),
@@ -52,6 +52,7 @@ const STEPS: [Step; 28] = [
     ("kubernetes", |_| integrations::kubernetes()),
     // What is for a node.
     ("systemd", |_| integrations::systemd()),
+    ("prometheus", |_| integrations::prometheus()),
     ("book", |_| book::run(&book::Options { check: true })),
     ("package", |_| package::run()),
     ("hip", |_| hip::run()),

@@ -5,7 +5,7 @@
 //! run them, on Linux with cgroups.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -93,6 +93,23 @@ pub fn systemd() -> Result<()> {
     check("systemd", &folder.path)
 }
 
+/// The package of Debian with Prometheus. It needs a dozen others for its pages alone.
+const PROMETHEUS: &str = "prometheus";
+
+/// Asks a Prometheus what the dashboard asks, as root.
+///
+/// # Errors
+/// If a check fails.
+pub fn prometheus() -> Result<()> {
+    if !can_run("the dashboard in Prometheus", &["curl", "jq"])? {
+        return Ok(());
+    }
+    let folder = stage()?;
+    folder.put(PROMETHEUS)?;
+    fs::copy(root().join("daemon/grafana.json"), folder.path.join("grafana.json"))?;
+    check("prometheus", &folder.path)
+}
+
 /// The workspace of what is for Kubernetes.
 pub(crate) const KUBERNETES: &str = "integrations/kubernetes";
 
@@ -134,6 +151,16 @@ fn can_run(what: &str, packages: &[&str]) -> Result<bool> {
 /// A folder that goes with this. Users who are not root can read it.
 struct Folder {
     path: PathBuf,
+}
+
+impl Folder {
+    /// Puts the files of a package of Debian there, in a folder with its name, without installing
+    /// it.
+    fn put(&self, package: &str) -> Result<()> {
+        let unpacked = target_dir().join("unpacked").join(package);
+        apt::unpacked(package, &unpacked)?;
+        Ok(symlink(unpacked, self.path.join(package))?)
+    }
 }
 
 impl Drop for Folder {

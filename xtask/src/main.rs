@@ -70,6 +70,9 @@ enum Chore {
     /// Run the daemon's units in a systemd that boots in a container. May install Debian's
     /// packages.
     Systemd,
+    /// Ask a Prometheus what the dashboard asks, beside two programs. May install and download
+    /// Debian's packages.
+    Prometheus,
     /// Test the driver and the device plugin for Kubernetes. May install Debian's packages.
     Kubernetes,
     /// Build what later steps of CI need. CI starts it itself.
@@ -103,6 +106,7 @@ fn main() -> ExitCode {
         Chore::Slurm => integrations::slurm(),
         Chore::Podman => integrations::podman(),
         Chore::Systemd => integrations::systemd(),
+        Chore::Prometheus => integrations::prometheus(),
         Chore::Kubernetes => integrations::kubernetes(),
         Chore::Ahead => {
             ahead::run();
