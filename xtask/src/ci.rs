@@ -36,7 +36,7 @@ const NO_PANICS: [&str; 4] =
 /// A step: its name, and what it does. The test runner's closing lines are kept.
 type Step = (&'static str, fn(&mut Vec<String>) -> Result<()>);
 
-const STEPS: [Step; 29] = [
+const STEPS: [Step; 30] = [
     ("format", |_| format()),
     ("tidy", |_| tidy::run(&tidy::Options::default())),
     ("test", tests),
@@ -49,6 +49,7 @@ const STEPS: [Step; 29] = [
     // What is for clusters, with the real engines.
     ("slurm", |_| integrations::slurm()),
     ("podman", |_| integrations::podman()),
+    ("containerd", |_| integrations::containerd()),
     ("kubernetes", |_| integrations::kubernetes()),
     // What is for a node.
     ("systemd", |_| integrations::systemd()),

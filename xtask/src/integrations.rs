@@ -110,6 +110,22 @@ pub fn prometheus() -> Result<()> {
     check("prometheus", &folder.path)
 }
 
+/// The package of Debian with containerd. Where Docker has its own, it cannot be installed.
+const CONTAINERD: &str = "containerd";
+
+/// Runs containers with what the container devices say, as root.
+///
+/// # Errors
+/// If a check fails.
+pub fn containerd() -> Result<()> {
+    if !can_run("containers of containerd", &["runc", "jq"])? {
+        return Ok(());
+    }
+    let folder = stage()?;
+    folder.put(CONTAINERD)?;
+    check("containerd", &folder.path)
+}
+
 /// The workspace of what is for Kubernetes.
 pub(crate) const KUBERNETES: &str = "integrations/kubernetes";
 

@@ -73,6 +73,9 @@ enum Chore {
     /// Ask a Prometheus what the dashboard asks, beside two programs. May install and download
     /// Debian's packages.
     Prometheus,
+    /// Run containers with what the container devices say in containerd. May install and download
+    /// Debian's packages.
+    Containerd,
     /// Test the driver and the device plugin for Kubernetes. May install Debian's packages.
     Kubernetes,
     /// Build what later steps of CI need. CI starts it itself.
@@ -107,6 +110,7 @@ fn main() -> ExitCode {
         Chore::Podman => integrations::podman(),
         Chore::Systemd => integrations::systemd(),
         Chore::Prometheus => integrations::prometheus(),
+        Chore::Containerd => integrations::containerd(),
         Chore::Kubernetes => integrations::kubernetes(),
         Chore::Ahead => {
             ahead::run();
