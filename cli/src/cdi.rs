@@ -118,8 +118,8 @@ fn grant(args: &HookArgs) -> Result<(), CliError> {
         let priority = args.class.priority();
         let (to, share, gang) = (to.clone(), args.share, args.gang.clone());
         let grant = Grant { name, to, priority, priority_max: priority, share, gang };
-        let wire = at.connect(PATIENCE)?;
-        wire.ask(&Request::Grant(grant), None).map(drop)
+        let grant = Request::Grant(grant);
+        at.ask(PATIENCE, |wire| wire.ask(&grant, None).map(drop))
     };
     let name = format!("container {}", state.number());
     let asked = match state.in_pod() {

@@ -8,7 +8,8 @@ use xsched_console::table::table;
 use xsched_daemon::config::{Config, missing_hint};
 use xsched_daemon::{Daemon, is_shown};
 use xsched_node::{
-    Answer, Changed, ClientStatus, Grant, Grantee, NodeError, Outsider, Request, SocketPath, Status,
+    Answer, Changed, ClientStatus, Grant, Grantee, NodeError, Outsider, Request, SocketPath,
+    Status, Wire,
 };
 
 use crate::args::{CheckArgs, Control, GrantArgs, PsArgs, SetArgs};
@@ -21,13 +22,12 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
 fn ask(request: &Request) -> Result<Answer, CliError> {
     let at = SocketPath::from_env();
     let failed = |source| CliError::Node { at: at.clone(), source };
-    let wire = at.connect(PATIENCE).map_err(failed)?;
-    wire.ask(request, None).map(|(answer, _)| answer).map_err(failed)
+    at.ask(PATIENCE, |wire| wire.ask(request, None).map(|(answer, _)| answer)).map_err(failed)
 }
 
 /// Asks the daemon at one of these paths who runs and who is held.
 pub(crate) fn status(at: &SocketPath) -> Result<Status, NodeError> {
-    at.connect(PATIENCE)?.status()
+    at.ask(PATIENCE, Wire::status)
 }
 
 /// Prints who runs and who is held.

@@ -106,6 +106,26 @@ fn answer_all(listener: OwnedFd) {
 }
 
 #[test]
+fn a_daemon_that_ends_before_it_answers_is_asked_again() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let socket = folder.path().join("socket");
+    let listener = listener(&socket);
+    let restarted = thread::spawn(move || {
+        for is_answered in [false, true] {
+            let socket = accept_with(listener.as_fd(), SocketFlags::CLOEXEC).expect("a connection");
+            let wire = Wire::new(socket);
+            if is_answered {
+                wire.receive::<Request>().expect("a request");
+                wire.send(&Answer::Done, None).expect("sent");
+            }
+        }
+    });
+    let grant = ["ctl", "grant", "--pid", "1", "--class", "batch", "--name", "job 24"];
+    assert!(told(&socket, &grant).status.success());
+    restarted.join().expect("asked twice");
+}
+
+#[test]
 fn what_a_daemon_says_gives_a_terminal_no_orders() {
     let folder = tempfile::tempdir().expect("a folder");
     let socket = folder.path().join("socket");

@@ -1,6 +1,7 @@
 //! Where a daemon may listen.
 
 use std::fmt;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -54,6 +55,25 @@ impl SocketPath {
         Wire::connect(&found, patience).or_else(|error| {
             let others = self.0.iter().filter(|path| **path != found);
             others.filter_map(|path| Wire::connect(path, patience).ok()).next().ok_or(error)
+        })
+    }
+
+    /// Connects, and asks something that may be asked twice: once more if the daemon closes the
+    /// connection without an answer, as one does that is restarted.
+    ///
+    /// # Errors
+    /// As [`connect`](Self::connect), and what `ask` fails with.
+    pub fn ask<R>(
+        &self,
+        patience: Duration,
+        ask: impl Fn(&Wire) -> Result<R, NodeError>,
+    ) -> Result<R, NodeError> {
+        ask(&self.connect(patience)?).or_else(|error| match error {
+            NodeError::Closed => ask(&self.connect(patience)?),
+            NodeError::Socket(error) if error.kind() == ErrorKind::ConnectionReset => {
+                ask(&self.connect(patience)?)
+            }
+            error => Err(error),
         })
     }
 }
