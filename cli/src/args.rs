@@ -330,6 +330,8 @@ pub(crate) enum Engine {
     Podman,
     /// Kubernetes, with the driver gpu.xsched.dev or its device plugin.
     Kubernetes,
+    /// Ray, with the plugin `xsched_ray.Plugin`.
+    Ray,
 }
 
 #[derive(Debug, Args)]

@@ -1,5 +1,7 @@
 //! Checks whether this node is set up for a cluster's engine.
 
+mod ray;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -55,6 +57,7 @@ impl Findings {
             }
             Engine::Podman => findings.podman(root),
             Engine::Kubernetes => findings.kubernetes(root),
+            Engine::Ray => findings.ray(root),
         }
         findings
     }
@@ -199,7 +202,7 @@ mod tests {
         Daemon::answering(if is_there { Ok(status) } else { Err(NodeError::Closed) })
     }
 
-    fn whats(engine: Engine, root: &Path, is_there: bool) -> Vec<String> {
+    pub(super) fn whats(engine: Engine, root: &Path, is_there: bool) -> Vec<String> {
         let findings = Findings::of(engine, root, None, &daemon(is_there));
         findings.problems.into_iter().map(|problem| problem.what).collect()
     }

@@ -80,7 +80,7 @@ impl Mps {
 }
 
 /// The processes that run a program of this name.
-fn processes(root: &Path, name: &str) -> Vec<u32> {
+pub(super) fn processes(root: &Path, name: &str) -> Vec<u32> {
     let entries = fs::read_dir(root.join("proc")).into_iter().flatten().flatten();
     let numbers = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
     let runs = |pid: &u32| {

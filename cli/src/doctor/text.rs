@@ -62,6 +62,7 @@ pub(super) fn engine(engine: Engine, findings: &Findings) -> String {
         Engine::Slurm => "Slurm",
         Engine::Podman => "Podman",
         Engine::Kubernetes => "Kubernetes",
+        Engine::Ray => "Ray",
     };
     let state = if findings.problems.is_empty() { "set up" } else { "not set up" };
     let mut section = Section::new(format!("{name}: {state}"));
