@@ -3,8 +3,8 @@
     check.py FOLDER
 
 FOLDER has bin/xsched and bin/xschedd, lib/xsched with the interposers and emulated/libcuda.so.1.
-The first node is of a user who is not root, whose limits are a tenant's; the second is root's, whose
-workers have grants. `check.sh` ends what is left over.
+The first node is of a user who is not root, whose limits are a tenant's; the second is root's,
+whose workers have grants. `check.sh` ends what is left over.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import json
 import os
 import pwd
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -38,7 +39,8 @@ HEAD, SECOND = "127.0.0.2", "127.0.0.3"
 PORT = 6399
 USER = "nobody"
 LIMIT_S = 60.0
-#: Time without contact after which a queue obeys no scheduler any more, and some for a busy machine.
+#: Time in which a worker must go on that one has held which is dead: the lease of 0.1 s, two calls,
+#: and some for a busy machine.
 LEASE_S = 3.0
 URGENT = 2000
 TENANTS = """
@@ -125,11 +127,12 @@ def start_daemon() -> subprocess.Popen[bytes]:
 
 def environment(**more: str) -> dict[str, str]:
     quick = {
-        # A node that is silent for 3 s is dead. By default, Ray waits for up to 30 s.
+        # A node is dead if five attempts fail. Those at a raylet that has gone fail at once, and a
+        # busy one has time to answer.
         "RAY_health_check_initial_delay_ms": "1000",
         "RAY_health_check_period_ms": "1000",
-        "RAY_health_check_timeout_ms": "2000",
-        "RAY_health_check_failure_threshold": "3",
+        "RAY_health_check_timeout_ms": "10000",
+        "RAY_health_check_failure_threshold": "5",
     }
     plugin = {"RAY_RUNTIME_ENV_PLUGINS": '[{"class": "xsched_ray.Plugin"}]'}
     path = f"{FOLDER}/bin:{os.environ['PATH']}"
@@ -174,9 +177,8 @@ def start_second() -> subprocess.Popen[bytes]:
     return start_node("two", None, words)
 
 
-def is_open() -> bool:
-    import socket
-
+def is_open(head: subprocess.Popen[bytes]) -> bool:
+    must(head.poll() is None, "the first node ends")
     with contextlib.suppress(OSError), socket.create_connection((HEAD, PORT), 1):
         return True
     return False
@@ -363,11 +365,13 @@ def urgent_beside_batch() -> Stream:
     until(
         "the urgent task is not known", lambda: has(started("urgent"), priority=100, tenant="ray")
     )
-    must(len({known["device"] for known in status()["processes"]}) == 1, "there are two GPUs")
+    # A process says late on which GPU it is.
+    device = process(pid)["device"]
+    until("they are not on one GPU", lambda: has(started("urgent"), device=device))
     right, beside_s = ray.get(urgent, timeout=LIMIT_S)
     must(right == URGENT, "the urgent task is wrong")
     held = process(pid)
-    must(held["holds"] > before + 3, f"the batch actor was held {held['holds']} times")
+    must(held["holds"] > before, "the batch actor was not held")
     batch.goes_on("the batch actor does not go on")
     print(f"the urgent task took {beside_s:.2f} s, alone {alone_s:.2f} s")
     print(f"the batch actor was held {held['holds']} times for {held['held_ms']} ms")
@@ -395,7 +399,7 @@ def rights() -> None:
         own["priority"] == -100 and own["share"] == 20, f"a worker of root raised its class: {own}"
     )
     must(own["tenant"] == f"ray job {job()} worker {own['pid']}", f"it has no grant: {own}")
-    must(own["code"] != 0 and "with a grant may change none" in own["said"], f"not refused: {own}")
+    must(own["code"] != 0 and "is above -100" in own["said"], f"not refused: {own}")
     # The other node: what its tenant allows.
     of_head = raises.options(scheduling_strategy=on(HEAD), runtime_env=scheduling("batch"))
     own = ray.get(of_head.remote(100))
@@ -410,7 +414,7 @@ def rights() -> None:
     must(right == 100, "a task with less than it asked for is wrong")
     configure(100)
     xsched("ctl", "reload")
-    print(f"a worker of root that asks for 200 has {own['priority']}")
+    print("a grant and a tenant's limit both hold a worker that asks for 200 at -100")
 
 
 def job() -> str:
@@ -431,8 +435,8 @@ def placement_groups() -> None:
     actors = [options.remote() for _ in range(2)]
     must(ray.get([actor.fill.remote(30) for actor in actors], timeout=LIMIT_S) == [30, 30], "wrong")
     pids = sorted(ray.get([actor.pid.remote() for actor in actors]))
-    found = {gang["name"]: sorted(m["pid"] for m in gang["members"]) for gang in status()["gangs"]}
-    must(found == {name: pids}, f"the gangs are {found}, not {name} of {pids}")
+    found = sorted(known["pid"] for known in status()["processes"] if known["gang"] == name)
+    must(found == pids, f"gang {name} is {found}, not {pids}")
     uid = process(pids[0])["uid"]
     for actor in actors:
         ray.kill(actor)
@@ -446,7 +450,7 @@ def worker_killed(batch: Stream) -> None:
     pid = ray.get(batch.actor.pid.remote(), timeout=LIMIT_S)
     first = started("killed")
     holds = process(pid)["holds"]
-    until("the urgent task holds nobody", lambda: process(pid)["holds"] > holds + 1)
+    until("the urgent task holds nobody", lambda: process(pid)["holds"] > holds)
     os.kill(first, signal.SIGKILL)
     took_s = batch.goes_on("the batch actor is held by a worker that is dead", LEASE_S)
     must(ray.get(urgent, timeout=LIMIT_S)[0] == URGENT, "the task of a killed worker is wrong")
@@ -522,13 +526,14 @@ def serve_replica() -> None:
 def main() -> None:
     configure(100)
     daemon = start_daemon()
-    start_head()
-    until("the first node does not listen", is_open)
+    head = start_head()
+    until("the first node does not listen", lambda: is_open(head))
     second = start_second()
     until("the driver cannot connect", is_connected)
     took_s = until("the nodes are not up", lambda: {HEAD, SECOND} <= nodes().keys())
     print(f"two nodes, the second after {took_s:.1f} s")
-    # DOCTOR
+    said = xsched("doctor", "--for", "ray")
+    must(said.startswith("Ray: set up"), f"the doctor: {said}")
     batch = urgent_beside_batch()
     rights()
     placement_groups()

@@ -4,8 +4,8 @@
 #   check.sh FOLDER
 #
 # FOLDER has bin/xsched and bin/xschedd, lib/xsched with the interposers, emulated/libcuda.so.1, and
-# ray, a copy of this folder. Only root runs it: the nodes are of two users. It leaves nothing behind
-# that runs.
+# ray, a copy of this folder. Only root runs it: the nodes are of two users. It leaves nothing
+# behind that runs.
 set -euo pipefail
 
 F=$1

@@ -36,7 +36,7 @@ const NO_PANICS: [&str; 4] =
 /// A step: its name, and what it does. The test runner's closing lines are kept.
 type Step = (&'static str, fn(&mut Vec<String>) -> Result<()>);
 
-const STEPS: [Step; 30] = [
+const STEPS: [Step; 31] = [
     ("format", |_| format()),
     ("tidy", |_| tidy::run(&tidy::Options::default())),
     ("test", tests),
@@ -51,6 +51,7 @@ const STEPS: [Step; 30] = [
     ("podman", |_| integrations::podman()),
     ("containerd", |_| integrations::containerd()),
     ("kubernetes", |_| integrations::kubernetes()),
+    ("ray", |_| integrations::ray()),
     // What is for a node.
     ("systemd", |_| integrations::systemd()),
     ("prometheus", |_| integrations::prometheus()),

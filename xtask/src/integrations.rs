@@ -151,6 +151,23 @@ pub fn kubernetes() -> Result<()> {
     run_command(command.env("XSCHED_STAGE", &folder.path).args(["--", "--include-ignored"]))
 }
 
+/// Packages of Debian with a Python for the package for Ray.
+const PYTHON: [&str; 3] = ["python3", "python3-pip", "python3-venv"];
+
+/// Tests the package for Ray, and runs it in a Ray of two nodes, one of which is not root's.
+///
+/// # Errors
+/// If a check fails.
+pub fn ray() -> Result<()> {
+    if !can_run("the package for Ray", &PYTHON)? {
+        return Ok(());
+    }
+    let folder = stage()?;
+    let package = root().join("integrations/ray");
+    run_command(Command::new("cp").arg("-r").arg(package).arg(&folder.path))?;
+    check("ray", &folder.path)
+}
+
 /// Returns whether a check can run here; installs packages for it.
 fn can_run(what: &str, packages: &[&str]) -> Result<bool> {
     if !rustix::process::geteuid().is_root() {

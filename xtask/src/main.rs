@@ -78,6 +78,9 @@ enum Chore {
     Containerd,
     /// Test the driver and the device plugin for Kubernetes. May install Debian's packages.
     Kubernetes,
+    /// Test the package for Ray, and run it in a Ray of two nodes on this machine. May install
+    /// Debian's packages, and takes Ray from PyPI.
+    Ray,
     /// Build what later steps of CI need. CI starts it itself.
     #[command(hide = true)]
     Ahead,
@@ -112,6 +115,7 @@ fn main() -> ExitCode {
         Chore::Prometheus => integrations::prometheus(),
         Chore::Containerd => integrations::containerd(),
         Chore::Kubernetes => integrations::kubernetes(),
+        Chore::Ray => integrations::ray(),
         Chore::Ahead => {
             ahead::run();
             Ok(())

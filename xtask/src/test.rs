@@ -31,7 +31,7 @@ const LEFT_OUT: &str = "left out, see `cargo xtask ci`: tests of the experiments
      the chores; lints, loom models and their mutants, a stress test, fuzzing, the proof that \
      the core needs no std, programs in C and C++, Python, AMD's kernel driver in a virtual \
      machine, AMD's own runtime on an emulated GPU, Slurm, Podman, \
-     Kubernetes";
+     Kubernetes, Ray";
 
 /// Runs the tests of the library, with those in its documentation, and answers the test runner's
 /// closing lines.
