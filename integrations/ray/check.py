@@ -516,6 +516,7 @@ def serve_replica() -> None:
         def __call__(self, count: int) -> tuple[int, int]:
             return Gpu().fill(count), os.getpid()
 
+    serve.start(proxy_location="Disabled")
     replica: Any = Replica
     handle = serve.run(replica.bind())
     right, pid = handle.remote(50).result(timeout_s=LIMIT_S)
