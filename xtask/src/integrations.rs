@@ -16,8 +16,9 @@ use crate::command::{cargo, run as run_command};
 use crate::test::{library, rest};
 use crate::{root, target_dir};
 
-/// Time for a script, in seconds. Each takes less than 60 alone.
-const LIMIT_S: u32 = 240;
+/// Time for a script, in seconds. Each takes less than 60 alone, but that for Ray, which installs
+/// Ray first: on two processors that others used as well, it took 270.
+const LIMIT_S: u32 = 480;
 /// Files that a script finds in its folder, and what they are of those that cargo builds.
 const BUILT: [(&str, &str); 5] = [
     ("bin/xsched", "xsched"),
