@@ -58,7 +58,7 @@ daemon() {
 bash "$(dirname "$0")/../check/image.sh" "$F" >"$F/log/image" 2>&1 || fail "no files for an image"
 podman import "$F/image.tar" localhost/check >"$F/log/import" 2>&1 || fail "no image"
 
-printf '[[tenant]]\nname = "default"\npriority = -200\npriority_max = -200\n' >"$F/run/xschedd.toml"
+printf '[policy]\nfill_pauses = false\n[[tenant]]\nname = "default"\npriority = -200\npriority_max = -200\n' >"$F/run/xschedd.toml"
 daemon
 xsched cdi generate --out "$SPECIFICATION"
 xsched doctor --for podman | grep "^Podman: set up" || fail "the doctor: $(xsched doctor --for podman)"

@@ -54,13 +54,14 @@ pub fn slurm() -> Result<()> {
     if !can_run("the plugin for Slurm", &SLURM)? {
         return Ok(());
     }
-    let folder = stage()?;
-    let plugin = folder.path.join("spank_xsched.so");
-    let source = root().join("integrations/slurm/spank_xsched.c");
-    compile(&["-shared", "-fPIC"], &[&source], &plugin)?;
-    let script = "job_submit.lua";
-    fs::copy(root().join("integrations/slurm").join(script), folder.path.join(script))?;
-    check("slurm", &folder.path)
+    staged(|folder| {
+        let plugin = folder.path.join("spank_xsched.so");
+        let source = root().join("integrations/slurm/spank_xsched.c");
+        compile(&["-shared", "-fPIC"], &[&source], &plugin)?;
+        let script = "job_submit.lua";
+        fs::copy(root().join("integrations/slurm").join(script), folder.path.join(script))?;
+        check("slurm", &folder.path)
+    })
 }
 
 /// Packages of Debian with Podman.
@@ -74,7 +75,7 @@ pub fn podman() -> Result<()> {
     if !can_run("container devices in Podman", &PODMAN)? {
         return Ok(());
     }
-    check("podman", &stage()?.path)
+    staged(|folder| check("podman", &folder.path))
 }
 
 /// Packages of Debian with what boots a container of systemd.
@@ -88,10 +89,11 @@ pub fn systemd() -> Result<()> {
     if !can_run("the units of systemd", &SYSTEMD)? {
         return Ok(());
     }
-    let folder = stage()?;
-    let units = root().join("daemon/systemd");
-    run_command(Command::new("cp").arg("-r").arg(units).arg(folder.path.join("units")))?;
-    check("systemd", &folder.path)
+    staged(|folder| {
+        let units = root().join("daemon/systemd");
+        run_command(Command::new("cp").arg("-r").arg(units).arg(folder.path.join("units")))?;
+        check("systemd", &folder.path)
+    })
 }
 
 /// The package of Debian with Prometheus. It needs a dozen others for its pages alone.
@@ -105,10 +107,11 @@ pub fn prometheus() -> Result<()> {
     if !can_run("the dashboard in Prometheus", &["curl", "jq"])? {
         return Ok(());
     }
-    let folder = stage()?;
-    folder.put(PROMETHEUS)?;
-    fs::copy(root().join("daemon/grafana.json"), folder.path.join("grafana.json"))?;
-    check("prometheus", &folder.path)
+    staged(|folder| {
+        folder.put(PROMETHEUS)?;
+        fs::copy(root().join("daemon/grafana.json"), folder.path.join("grafana.json"))?;
+        check("prometheus", &folder.path)
+    })
 }
 
 /// The package of Debian with containerd. Where Docker has its own, it cannot be installed.
@@ -122,9 +125,10 @@ pub fn containerd() -> Result<()> {
     if !can_run("containers of containerd", &["runc", "jq"])? {
         return Ok(());
     }
-    let folder = stage()?;
-    folder.put(CONTAINERD)?;
-    check("containerd", &folder.path)
+    staged(|folder| {
+        folder.put(CONTAINERD)?;
+        check("containerd", &folder.path)
+    })
 }
 
 /// The workspace of what is for Kubernetes.
@@ -148,8 +152,8 @@ pub fn kubernetes() -> Result<()> {
     if !can_run("pods as containers of Podman", &PODMAN)? {
         return run_command(&mut command);
     }
-    let folder = stage()?;
-    run_command(command.env("XSCHED_STAGE", &folder.path).args(["--", "--include-ignored"]))
+    command.args(["--", "--include-ignored"]);
+    staged(|folder| run_command(command.env("XSCHED_STAGE", &folder.path)))
 }
 
 /// Packages of Debian with a Python for the package for Ray.
@@ -163,10 +167,11 @@ pub fn ray() -> Result<()> {
     if !can_run("the package for Ray", &PYTHON)? {
         return Ok(());
     }
-    let folder = stage()?;
-    let package = root().join("integrations/ray");
-    run_command(Command::new("cp").arg("-r").arg(package).arg(&folder.path))?;
-    check("ray", &folder.path)
+    staged(|folder| {
+        let package = root().join("integrations/ray");
+        run_command(Command::new("cp").arg("-r").arg(package).arg(&folder.path))?;
+        check("ray", &folder.path)
+    })
 }
 
 /// Returns whether a check can run here; installs packages for it.
@@ -201,6 +206,16 @@ impl Drop for Folder {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.path);
     }
+}
+
+/// Runs a check in a folder with what the tests have built; once more if it fails, as an engine has
+/// limits of its own for how long its parts take to start, and others work on the machine.
+fn staged(mut check: impl FnMut(&Folder) -> Result<()>) -> Result<()> {
+    let mut once = || stage().and_then(|folder| check(&folder));
+    once().or_else(|error| {
+        println!("failed: {error:#}; once more");
+        once()
+    })
 }
 
 /// Puts what the tests have built into a folder outside the repository, which other users may see.
