@@ -366,6 +366,12 @@ pub(crate) enum Sim {
     /// Say what an MI308X would do at Lv3 under three assumptions about its driver.
     #[command(after_help = EXIT_CODES)]
     Lv3(Lv3Args),
+    /// Simulate a day of jobs on the nodes of a cluster: whole GPUs, parts of GPUs, and classes.
+    #[command(after_help = EXIT_CODES)]
+    Cluster(ClusterArgs),
+    /// Say what holds at different times on its nodes cost a gang.
+    #[command(after_help = EXIT_CODES)]
+    Gangs(GangsArgs),
 }
 
 fn experiments() -> String {
@@ -381,6 +387,37 @@ pub(crate) struct Lv3Args {
     /// The folder for the tables `lv3.md` and all figures `lv3.json`.
     #[arg(long, value_name = "DIR")]
     pub(crate) out: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ClusterArgs {
+    /// The file with nodes and classes of jobs.
+    pub(crate) file: PathBuf,
+    /// First seed, instead of that of the file.
+    #[arg(long, value_name = "S")]
+    pub(crate) seed: Option<u64>,
+    /// Run this many consecutive seeds, instead of the file's number.
+    #[arg(long, value_name = "N", value_parser = value_parser!(u64).range(1..=MAX_SEEDS))]
+    pub(crate) seeds: Option<u64>,
+    /// Have each job keep its GPUs busy for this percentage of its time alone, instead of what the
+    /// file says.
+    #[arg(long, value_name = "PERCENT", value_parser = value_parser!(u8).range(1..=100))]
+    pub(crate) duty_percent: Option<u8>,
+    /// Write the figures as JSON; `-` writes them to standard output and the table to standard
+    /// error.
+    #[arg(long, value_name = "OUT")]
+    pub(crate) json: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct GangsArgs {
+    /// The seed.
+    #[arg(long, value_name = "S", default_value_t = 1)]
+    pub(crate) seed: u64,
+    /// Write the figures as JSON; `-` writes them to standard output and the table to standard
+    /// error.
+    #[arg(long, value_name = "OUT")]
+    pub(crate) json: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]

@@ -3,6 +3,7 @@
 
 mod args;
 mod cdi;
+mod cluster;
 mod compare;
 mod contract;
 mod devices;
@@ -61,6 +62,8 @@ fn execute(command: &Command) -> Result<u8, CliError> {
         Command::Sim(Sim::Compare(args)) => compare::execute(args),
         Command::Sim(Sim::Paper(args)) => paper::execute(args),
         Command::Sim(Sim::Lv3(args)) => lv3::execute(args),
+        Command::Sim(Sim::Cluster(args)) => cluster::cluster(args),
+        Command::Sim(Sim::Gangs(args)) => cluster::nodes_of_gangs(args),
         Command::Sim(Sim::Swarm(args)) => swarm::execute(args),
         Command::Replay(args) => replay::execute(args),
         Command::Completions(args) => manual::completions(args),

@@ -14,6 +14,7 @@
 //! | see tables, JSON, pictures and timelines | [`report`] |
 //! | compare a policy with a model of another system | [`scenario::System`] |
 //! | replay a record of a real run | [`replay`] |
+//! | simulate jobs on the nodes of a cluster | [`cluster`] |
 //! | look for violated invariants in random runs with faults | [`swarm`] |
 //!
 //! Every run can be watched by the checkers of [`xsched_core::check`]. Times are in nanoseconds, in
@@ -72,6 +73,7 @@
 extern crate self as xsched_sim;
 
 mod clock;
+pub mod cluster;
 mod comparators;
 mod device;
 mod engine;

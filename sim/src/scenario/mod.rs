@@ -10,6 +10,7 @@
 
 mod arrival;
 mod check;
+mod cluster;
 mod comparators;
 mod daemon;
 mod device;
@@ -34,6 +35,7 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
+pub use cluster::{ClassSpec, ClusterScenario, JobClass, SharingSpec, Weighted};
 pub(crate) use daemon::DAEMON_LEVEL;
 pub use device::{DeviceFile, Origin, OriginKind};
 pub use error::ScenarioError;
