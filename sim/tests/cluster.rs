@@ -1,4 +1,4 @@
-//! Rates of jobs on a GPU, as the simulation of clusters has them, beside the simulator of commands.
+//! Rates of jobs on a GPU in the simulation of clusters, beside the simulator of commands.
 
 #[path = "theory/build.rs"]
 mod build;

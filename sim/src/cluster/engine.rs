@@ -45,11 +45,18 @@ struct Gpu {
     jobs: Vec<u32>,
     /// Progress of each job if this GPU were its only one.
     rates: Vec<f64>,
-    /// What jobs of each class asked for.
-    permille: [u16; 3],
     /// Part of the time in which it is busy.
     busy: f64,
     settled_ns: u64,
+}
+
+/// Jobs of a GPU, as far as placing others is concerned. All of them are looked at for each job, so
+/// they are small and stand side by side.
+#[derive(Clone, Copy, Debug, Default)]
+struct Room {
+    /// Thousandths that jobs of each class asked for.
+    permille: [u16; 3],
+    jobs: u16,
 }
 
 /// Time in the day that counts.
@@ -77,6 +84,7 @@ pub(super) struct Cluster<'a> {
     clock: Clock<Event>,
     pub(super) runs: Vec<Run>,
     gpus: Vec<Gpu>,
+    rooms: Vec<Room>,
     /// The job for which a node is emptied.
     reserved: Vec<Option<u32>>,
     /// Waiting jobs by class and number of GPUs, first come, first served.
@@ -106,6 +114,7 @@ impl<'a> Cluster<'a> {
             clock,
             runs: jobs.iter().map(run).collect(),
             gpus: vec![Gpu::default(); scenario.nodes * scenario.gpus],
+            rooms: vec![Room::default(); scenario.nodes * scenario.gpus],
             reserved: vec![None; scenario.nodes],
             queues: Default::default(),
             totals: Totals::default(),
@@ -153,17 +162,20 @@ impl<'a> Cluster<'a> {
         if queue.len() > 1 {
             return;
         }
-        let mut best: Option<(Fit, usize)> = None;
+        let mut best: Option<Fit> = None;
         for node in 0..self.scenario.nodes {
             let fit = self.fit(index, node);
-            if let Some(fit) =
-                fit.filter(|fit| best.as_ref().is_none_or(|(b, _)| fit.cost < b.cost))
-            {
-                best = Some((fit, node));
+            if let Some(fit) = fit.filter(|fit| best.as_ref().is_none_or(|b| fit.cost < b.cost)) {
+                // Nothing is better than empty GPUs of a node that has no others.
+                let is_best = fit.cost == (0, u32::from(gpus));
+                best = Some(fit);
+                if is_best {
+                    break;
+                }
             }
         }
         match best {
-            Some((fit, _)) => self.start(index, fit),
+            Some(fit) => self.start(index, fit),
             None if gpus > 1 => self.reserve(index),
             None => {}
         }
@@ -191,39 +203,46 @@ impl<'a> Cluster<'a> {
         }
         let job = &self.runs[index as usize].job;
         let first = node * self.scenario.gpus;
+        let wanted = usize::from(job.gpus);
         let mut fitting = [(u32::MAX, 0); GPUS_MAX];
         let (mut count, mut empty) = (0, 0);
-        for (at, gpu) in self.gpus[first..first + self.scenario.gpus].iter().enumerate() {
-            empty += u32::from(gpu.jobs.is_empty());
-            if self.has_room(gpu, job) {
-                fitting[count] = (Self::crowd(gpu, job), (first + at) as u32);
+        for (at, room) in self.rooms[first..first + self.scenario.gpus].iter().enumerate() {
+            empty += u32::from(room.jobs == 0);
+            if self.has_room(room, job) {
+                let found = (Self::crowd(room, job), (first + at) as u32);
+                if wanted > 1 {
+                    fitting[count] = found;
+                } else {
+                    fitting[0] = fitting[0].min(found);
+                }
                 count += 1;
             }
         }
-        let wanted = usize::from(job.gpus);
         if count < wanted {
             return None;
         }
-        fitting.sort_unstable();
+        if wanted > 1 {
+            fitting.sort_unstable();
+        }
         // Of nodes that are as good, the one with the fewest empty GPUs.
         let cost = (fitting[wanted - 1].0, empty);
         Some(Fit { cost, gpus: fitting.map(|(_, gpu)| gpu), count: wanted })
     }
 
-    fn has_room(&self, gpu: &Gpu, job: &Job) -> bool {
+    fn has_room(&self, room: &Room, job: &Job) -> bool {
         let beside = match self.way {
-            Way::Whole => return gpu.jobs.is_empty(),
-            Way::Shares => gpu.permille.iter().sum(),
-            Way::Classes => gpu.permille[job.class as usize],
+            Way::Whole => return room.jobs == 0,
+            Way::Shares => room.permille.iter().sum(),
+            Way::Classes => room.permille[job.class as usize],
         };
-        beside + job.permille <= WHOLE && gpu.jobs.len() < self.scenario.node.jobs_max
+        beside + job.permille <= WHOLE && usize::from(room.jobs) < self.scenario.node.jobs_max
     }
 
     /// How much a job would be slowed down on a GPU, as far as requests say: first by jobs that are
     /// as urgent or more, then by others.
-    fn crowd(gpu: &Gpu, job: &Job) -> u32 {
-        let ahead: u16 = gpu.permille[..=job.class as usize].iter().sum();
-        let all: u16 = gpu.permille.iter().sum();
+    fn crowd(room: &Room, job: &Job) -> u32 {
+        let ahead: u16 = room.permille[..=job.class as usize].iter().sum();
+        let all: u16 = room.permille.iter().sum();
         u32::from(ahead) << 16 | u32::from(all)
     }
 
@@ -233,8 +252,8 @@ impl<'a> Cluster<'a> {
         let job = &self.runs[index as usize].job;
         let room = |node: &usize| {
             let first = node * self.scenario.gpus;
-            let gpus = &self.gpus[first..first + self.scenario.gpus];
-            gpus.iter().filter(|gpu| self.has_room(gpu, job)).count()
+            let rooms = &self.rooms[first..first + self.scenario.gpus];
+            rooms.iter().filter(|room| self.has_room(room, job)).count()
         };
         let free = (0..self.scenario.nodes).filter(|node| self.reserved[*node].is_none());
         if let Some(node) = free.max_by_key(|node| (room(node), usize::MAX - node)) {
@@ -254,9 +273,10 @@ impl<'a> Cluster<'a> {
         run.gpus = gpus.to_vec();
         for gpu in gpus {
             self.settle_gpu(*gpu);
-            let gpu = &mut self.gpus[*gpu as usize];
-            gpu.jobs.push(index);
-            gpu.permille[job.class as usize] += job.permille;
+            self.gpus[*gpu as usize].jobs.push(index);
+            let room = &mut self.rooms[*gpu as usize];
+            room.permille[job.class as usize] += job.permille;
+            room.jobs += 1;
         }
         self.refresh(gpus);
         let kept = self.reserved.iter().position(|of| *of == Some(index));
@@ -280,16 +300,17 @@ impl<'a> Cluster<'a> {
         let gpus = std::mem::take(&mut run.gpus);
         for gpu in &gpus {
             self.settle_gpu(*gpu);
-            let gpu = &mut self.gpus[*gpu as usize];
-            gpu.jobs.retain(|other| *other != index);
-            gpu.permille[job.class as usize] -= job.permille;
+            self.gpus[*gpu as usize].jobs.retain(|other| *other != index);
+            let room = &mut self.rooms[*gpu as usize];
+            room.permille[job.class as usize] -= job.permille;
+            room.jobs -= 1;
         }
         self.refresh(&gpus);
         self.fill(gpus[0] as usize / self.scenario.gpus);
     }
 
-    /// Computes the rates anew on GPUs whose jobs have changed. A job of several GPUs goes on as its
-    /// slowest one; what it leaves of the others is not given to other jobs.
+    /// Computes the rates anew on GPUs whose jobs have changed. A job of several GPUs goes on as
+    /// its slowest one; what it leaves of the others is not given to other jobs.
     fn refresh(&mut self, gpus: &[u32]) {
         let mut touched: Vec<u32> = Vec::new();
         for gpu in gpus {

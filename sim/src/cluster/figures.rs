@@ -28,7 +28,7 @@ pub struct Figures {
     pub gates: f64,
 }
 
-/// Figures of the jobs of a class in the day that counts. Waits are those of jobs that arrived in it.
+/// Figures of the jobs of a class in the day that counts. Waits are of jobs that arrived in it.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct ClassFigures {
     /// How many arrived.

@@ -8,7 +8,7 @@
 use rand::RngExt;
 use serde::{Serialize, Serializer};
 
-use crate::sample::{Rng, Sampler, generator};
+use crate::sample::{Rng, Sampler, generator, jitter};
 use crate::scenario::Dist;
 use crate::stats::Band;
 
@@ -23,6 +23,9 @@ const DRAWS: u64 = 40;
 const TURNS: [(u64, u64); 3] = [(10 * MS, 20 * MS), (10 * MS, 100 * MS), (30_000 * MS, 100 * MS)];
 /// Part of a step that is the reduction, in percent: assumed.
 const REDUCTION_PERCENT: u64 = 10;
+/// How far the rest of a step may be from its mean, in percent: assumed. All nodes have the same
+/// work in a step; without this, steps and turns could keep in step with each other.
+const JITTER_PERCENT: u64 = 25;
 /// An urgent request and the mean time between two of them: those of `beside.py`.
 const BURST: (u64, u64) = (5 * MS, 20 * MS);
 
@@ -108,9 +111,9 @@ fn cell(turn_ns: u64, step_ns: u64, skew: Skew, nodes: usize, seed: u64) -> Opti
     for draw in 0..DRAWS {
         let mut rng = generator(seed, draw);
         let mut all = holds(turn_ns, skew, nodes, &mut rng);
-        let outcome = step.run(&mut all, until_ns);
+        let outcome = step.run(&mut all, until_ns, &mut generator(seed, DRAWS + draw));
         let mut together = holds(turn_ns, skew, 1, &mut generator(seed, draw));
-        let alone = step.run(&mut together, until_ns);
+        let alone = step.run(&mut together, until_ns, &mut generator(seed, DRAWS + draw));
         kept.push(outcome.steps_per_s / alone.steps_per_s);
         spun.push(outcome.spun);
     }
@@ -209,12 +212,13 @@ struct Outcome {
 }
 
 impl Step {
-    fn run(self, nodes: &mut [Holds], until_ns: u64) -> Outcome {
+    fn run(self, nodes: &mut [Holds], until_ns: u64, rng: &mut Rng) -> Outcome {
         let (mut now_ns, mut steps, mut spun_ns) = (0, 0_u64, 0_u64);
         while now_ns < until_ns {
+            let work_ns = jitter(self.work_ns, self.work_ns * JITTER_PERCENT / 100, rng);
             let (mut last_ns, mut sum_ns) = (0, 0);
             for node in &mut *nodes {
-                let end_ns = node.end_of(now_ns, self.work_ns);
+                let end_ns = node.end_of(now_ns, work_ns);
                 let ready_ns = node.window(end_ns).0;
                 last_ns = last_ns.max(ready_ns);
                 sum_ns += ready_ns;
@@ -234,7 +238,8 @@ mod tests {
 
     fn run(skew: Skew, nodes: usize, step_ns: u64) -> Outcome {
         let step = Step { work_ns: step_ns * 9 / 10, step_ns };
-        step.run(&mut holds(10 * MS, skew, nodes, &mut generator(1, 0)), 20_000 * MS)
+        let nodes = &mut holds(10 * MS, skew, nodes, &mut generator(1, 0));
+        step.run(nodes, 20_000 * MS, &mut generator(2, 0))
     }
 
     #[test]
@@ -272,7 +277,7 @@ mod tests {
         // A quarter of the time, so a step of compute alone takes 4/3 of its time.
         let step = Step { work_ns: 100 * MS, step_ns: 100 * MS };
         let nodes = &mut holds(0, Skew::Requests, 1, &mut generator(1, 0));
-        let outcome = step.run(nodes, 200_000 * MS);
+        let outcome = step.run(nodes, 200_000 * MS, &mut generator(2, 0));
         assert!((outcome.steps_per_s - 7.5).abs() < 0.1, "{outcome:?}");
     }
 

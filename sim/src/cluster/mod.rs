@@ -1,8 +1,8 @@
 //! Jobs on the nodes of a cluster: whole GPUs for each job, beside shared ones.
 //!
-//! A day of jobs is simulated at the level of jobs. Commands are not: a GPU gives each of its jobs a
-//! rate by [`progress`], whose parameters are measured ones, and tests compare it with the simulator
-//! of commands. The same seed gives the same jobs under each load's [`Way`] and the same figures.
+//! A day is simulated at the level of jobs. Commands are not: a GPU gives each of its jobs a rate by
+//! [`progress`], whose parameters are measured ones, and tests compare it with the simulator of
+//! commands. The same seed gives the same jobs under each [`Way`], and the same figures.
 //! `docs/src/results/cluster.md` has results.
 //!
 //! ```

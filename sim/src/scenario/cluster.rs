@@ -66,11 +66,11 @@ pub struct SharingSpec {
     pub jobs_max: usize,
     /// Part of a GPU that classes below the highest keep, 0 to 0.5.
     pub floor: f64,
-    /// Run time of a scheduled job beside others that are idle, over its run time alone; at least 1.
+    /// Run time of a scheduled job beside others that are idle, over that alone; at least 1.
     pub beside: f64,
     /// Device time of gates, over the device time of the work between them.
     pub gate: f64,
-    /// Time until a burst of work has the GPU after one of a lower class, over the length of the burst.
+    /// Time until a burst of work has the GPU after one of a lower class, over its length.
     pub hold: f64,
 }
 
