@@ -547,6 +547,39 @@ fn the_tables_of_the_docs_are_what_sim_lv3_prints() {
 }
 
 #[test]
+fn the_record_of_gangs_is_what_sim_gangs_writes() {
+    let folder = Folder::new();
+    let json = folder.path("gangs.json");
+    let output = xsched(&["sim", "gangs", "--json", &json]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert!(stdout(&output).contains("urgent requests"), "{}", stdout(&output));
+    let kept = include_str!("../../benches/results/simulated-cluster/gangs.json");
+    assert_eq!(kept, folder.read("gangs.json"), "run `xsched sim gangs --json` for the record");
+}
+
+#[test]
+fn days_of_a_cluster_print_their_seeds_and_replay() {
+    let folder = Folder::new();
+    let published = include_str!("../../sim/scenarios/cluster/alibaba-2023.toml");
+    let file = folder.write("small.toml", &published.replace("nodes = 1000", "nodes = 2"));
+    let day = |name: &str, seed: &str| {
+        let json = folder.path(name);
+        let seeds = ["--seed", seed, "--seeds", "2", "--json", &json];
+        let output = xsched(&[&["sim", "cluster", &file][..], &seeds].concat());
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        (stdout(&output), folder.read(name))
+    };
+    let (shown, record) = day("one.json", "3");
+    assert!(shown.contains("2 nodes of 8 GPUs") && shown.contains("seeds 3 to 4"), "{shown}");
+    assert_eq!(record, day("again.json", "3").1);
+    assert_ne!(record, day("other.json", "5").1);
+    let wrong = folder.write("wrong.toml", &published.replace("gpus = 8\n", "gpus = 9\n"));
+    let output = xsched(&["sim", "cluster", &wrong]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stderr(&output).contains("gpus: must be at most 8, is 9"), "{}", stderr(&output));
+}
+
+#[test]
 fn the_papers_experiments_write_a_page_records_and_figures() {
     let folder = Folder::new();
     let out = folder.path("new/paper");

@@ -21,7 +21,7 @@ const WITHIN: f64 = 0.06;
 /// less than one whose requests do not, of which the rates know nothing.
 const WITHIN_IN_TURNS: f64 = 0.14;
 /// How far the busy part of the GPU may be from that of the commands.
-const WITHIN_BUSY: f64 = 0.035;
+const WITHIN_BUSY: f64 = 0.05;
 
 const FREE: SharingSpec =
     SharingSpec { jobs_max: 4, floor: 0.05, beside: 1.0, gate: 0.0, hold: 0.0 };

@@ -5,6 +5,7 @@
 //! records in `benches/results`.
 
 mod capi_rows;
+mod cluster;
 mod commands;
 mod environment;
 mod h200;
@@ -30,7 +31,7 @@ const START: &str = "<!-- xsched-book ";
 const END: &str = "<!-- end -->";
 
 /// Every generated part.
-const PARTS: [Part; 24] = [
+const PARTS: [Part; 26] = [
     ("commands", commands::reference),
     ("policies", policies),
     ("scenario", scenario),
@@ -55,6 +56,8 @@ const PARTS: [Part; 24] = [
     ("bert-fit", simulated::bert_fit),
     ("lv3", simulated::lv3),
     ("paper", simulated::paper),
+    ("cluster", cluster::days),
+    ("gangs", cluster::gangs),
 ];
 
 /// The daemon's example of a configuration, which its tests read.
