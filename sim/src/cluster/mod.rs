@@ -1,7 +1,7 @@
 //! Jobs on the nodes of a cluster: whole GPUs for each job, beside shared ones.
 //!
-//! A day is simulated at the level of jobs. Commands are not: a GPU gives each of its jobs a rate by
-//! [`progress`], whose parameters are measured ones, and tests compare it with the simulator of
+//! A day is simulated at the level of jobs, without commands: a GPU gives each of its jobs a rate
+//! by [`progress`], whose parameters are measured ones, and tests compare it with the simulator of
 //! commands. The same seed gives the same jobs under each [`Way`], and the same figures.
 //! `docs/src/results/cluster.md` has results.
 //!
