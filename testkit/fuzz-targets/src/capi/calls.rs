@@ -225,7 +225,7 @@ impl<'a> Caller<'a> {
             8 => XHintTimeslice(self.number()),
             9..=11 => XHintLaxity(self.xq(), self.number(), self.int(), self.int()),
             12..=14 => XHintDeadline(self.xq(), self.number()),
-            _ if self.byte() % 2 == 0 => XHintFloor(f64::from(self.byte()) / 255.0),
+            _ if self.byte().is_multiple_of(2) => XHintFloor(f64::from(self.byte()) / 255.0),
             _ => XHintKDeadline(usize::from(self.byte())),
         }
     }
