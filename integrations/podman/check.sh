@@ -18,42 +18,15 @@ podman() {
     command podman --root "$F/storage" --runroot "$F/runroot" --tmpdir "$F/tmp" --runtime runc \
         --cgroup-manager cgroupfs --storage-driver vfs --events-backend none "$@"
 }
-xsched() { "$F/bin/xsched" "$@"; }
 stop() {
     rm -f "$F"/jobs/*.run
     podman rm --all --force --time 1 >/dev/null 2>&1 || true
-    [ ! -s "$F/run/xschedd.pid" ] || kill -9 "$(cat "$F/run/xschedd.pid")" 2>/dev/null || true
+    kill_noted xschedd
     rm -f "$SPECIFICATION" "${SPECIFICATION%.json}.preload"
     umount -R "$F/storage" 2>/dev/null || true
 }
-fail() {
-    echo "FAILED: $*"
-    tail -n 30 "$F"/log/* 2>/dev/null || true
-    xsched ps || true
-    exit 1
-}
+. "$(dirname "$0")/../check/common.sh"
 trap stop EXIT
-until_true() {
-    local what=$1 left=200
-    shift
-    while ! "$@" >/dev/null 2>&1; do
-        left=$((left - 1))
-        [ $left -gt 0 ] || fail "$what"
-        sleep 0.1
-    done
-}
-of_tenant() { xsched ps --json | jq -e -r --arg t "$1" ".processes[] | select(.tenant == \$t) | $2"; }
-has() { [ "$(of_tenant "$1" "$2")" = "$3" ]; }
-has_grants() { [ "$(xsched ps --json | jq -r '[.grants[].name] | sort | join(";")')" = "$1" ]; }
-was_held() { [ "$(of_tenant "$1" .holds)" -gt 3 ]; }
-is_above() { [ "$(cat "$F/jobs/$1.run")" -gt "$2" ]; }
-goes_on() { until_true "$1 does not go on" is_above "$1" "$(cat "$F/jobs/$1.run")"; }
-daemon() {
-    "$F/bin/xschedd" --socket "$XSCHED_SOCKET" --config "$F/run/xschedd.toml" 2>>"$F/log/xschedd" &
-    echo $! >"$F/run/xschedd.pid"
-    disown
-    until_true "xschedd does not answer" "$F/bin/xsched" ps
-}
 
 bash "$(dirname "$0")/../check/image.sh" "$F" >"$F/log/image" 2>&1 || fail "no files for an image"
 podman import "$F/image.tar" localhost/check >"$F/log/import" 2>&1 || fail "no image"
@@ -78,13 +51,13 @@ echo "== an urgent container beside a batch container"
 container one batch --detach "exec work /jobs/one.run" >"$F/log/one"
 one=$(grant_of one)
 until_true "the batch container has no grant" has "$one" .priority -100
-[ "$(of_tenant "$one" .uid)" = 0 ] || fail "it is not root's"
+[ "$(of_process "$one" .uid)" = 0 ] || fail "it is not root's"
 goes_on one
 container two interactive "exec work /jobs/two.run 4000" >"$F/log/two" 2>&1
 grep -q "^right 4000" "$F/log/two" || fail "the urgent container's work is wrong"
 was_held "$one" || fail "the batch container was not held"
 goes_on one
-echo "the batch container was held $(of_tenant "$one" .holds) times for $(of_tenant "$one" .held_ms) ms"
+echo "the batch container was held $(of_process "$one" .holds) times for $(of_process "$one" .held_ms) ms"
 podman rm two >/dev/null
 until_true "the urgent container's grant stays" has_grants "$one"
 

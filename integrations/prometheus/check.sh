@@ -20,34 +20,17 @@ SCRAPE=500ms
 RATE=2s
 mkdir -p "$F"/{run,log,jobs,data}
 
-xsched() { "$F/bin/xsched" "$@"; }
 stop() {
     rm -f "$F"/jobs/*.run
-    for name in prometheus xschedd; do
-        [ ! -s "$F/run/$name.pid" ] || kill -9 "$(cat "$F/run/$name.pid")" 2>/dev/null || true
-    done
+    kill_noted prometheus xschedd
     for _ in $(seq 50); do
         rmdir "$GROUP" 2>/dev/null || true
         [ -e "$GROUP" ] || break
         sleep 0.1
     done
 }
-fail() {
-    echo "FAILED: $*"
-    tail -n 30 "$F"/log/* 2>/dev/null || true
-    xsched ps || true
-    exit 1
-}
+. "$(dirname "$0")/../check/common.sh"
 trap stop EXIT
-until_true() {
-    local what=$1 left=200
-    shift
-    while ! "$@" >/dev/null 2>&1; do
-        left=$((left - 1))
-        [ $left -gt 0 ] || fail "$what"
-        sleep 0.1
-    done
-}
 # $1: a path of the interface; further ones are parameters of the query.
 ask() {
     local path=$1
@@ -66,12 +49,6 @@ has_some() { [ "$(count "$1")" -gt 0 ]; }
 has_figures() { result "$1" | jq -e 'any(.[]; .value[1] != "NaN")'; }
 is_firing() { ask alerts | jq -e --arg n "$1" '.data.alerts[] | select(.labels.alertname == $n and .state == "firing")'; }
 is_quiet() { ask alerts | jq -e '.data.alerts | length == 0'; }
-daemon() {
-    "$F/bin/xschedd" --socket "$XSCHED_SOCKET" --config "$F/run/xschedd.toml" 2>>"$F/log/xschedd" &
-    echo $! >"$F/run/xschedd.pid"
-    disown
-    until_true "xschedd does not answer" "$F/bin/xsched" ps
-}
 # $1: a class, which is also the program's name here; $2: its cgroup; further options.
 program() {
     local class=$1 group=$2

@@ -17,56 +17,26 @@ chmod 1777 "$F/jobs"
 # Ends all that was started. Steps outlive their node's agent; they have its environment.
 stop() {
     rm -f "$F"/jobs/*.run
-    for name in slurmctld slurmd.n1 slurmd.n2 slurmdbd mariadb xschedd munged; do
-        [ ! -s "$F/run/$name.pid" ] || kill -9 "$(cat "$F/run/$name.pid")" 2>/dev/null || true
-    done
+    kill_noted slurmctld slurmd.n1 slurmd.n2 slurmdbd mariadb xschedd munged
     for step in $(pgrep -x slurmstepd); do
         ! grep -qsz "^SLURM_CONF=$SLURM_CONF$" "/proc/$step/environ" || kill -9 "$step" || true
     done
     find /sys/fs/cgroup -depth -type d -path '*/slurm_n[12]*' -exec rmdir {} \; 2>/dev/null || true
 }
-fail() {
-    echo "FAILED: $*"
-    tail -n 30 "$F"/log/*.log "$F"/jobs/*.out 2>/dev/null || true
-    xsched ps 2>/dev/null || true
-    exit 1
-}
+. "$(dirname "$0")/../check/common.sh"
+CONFIG=$F/etc/xschedd.toml
 trap stop EXIT
-xsched() { "$F/bin/xsched" "$@"; }
-# Waits for a command to succeed, 20 s at most: Slurm looks every few seconds.
-until_true() {
-    local what=$1 left=200
-    shift
-    while ! "$@" >/dev/null 2>&1; do
-        left=$((left - 1))
-        [ $left -gt 0 ] || fail "$what"
-        sleep 0.1
-    done
-}
-# A field of the process of the tenant.
-of_tenant() { xsched ps --json | jq -e -r --arg t "$1" ".processes[] | select(.tenant == \$t) | $2"; }
-has() { [ "$(of_tenant "$1" "$2")" = "$3" ]; }
 is_pending() { scontrol -o show job "$1" | grep -q JobState=PENDING; }
-has_grants() { [ "$(xsched ps --json | jq -r '[.grants[].name] | sort | join(";")')" = "$1" ]; }
 has_share() { xsched ps --json | jq -e --arg t "$1" --argjson s "$2" '.processes[] | select((.tenant | startswith($t)) and .share == $s)'; }
 has_both() { [ "$(xsched ps --json | jq -r --arg t "$1" '[.processes[] | select(.tenant == $t) | .priority] | sort | join(",")')" = "$2" ]; }
 has_count() { [ "$(xsched ps --json | jq '[.processes[] | select(.priority == -100)] | length')" = "$1" ]; }
-is_stopped() { grep -q "^State:.T" "/proc/$(of_tenant "$1" .pid)/status"; }
-was_held() { [ "$(of_tenant "$1" .holds)" -gt 3 ]; }
-is_above() { [ "$(cat "$F/jobs/$1.run")" -gt "$2" ]; }
-goes_on() { until_true "$1 does not go on" is_above "$1" "$(cat "$F/jobs/$1.run")"; }
+is_stopped() { grep -q "^State:.T" "/proc/$(of_process "$1" .pid)/status"; }
 is_empty() { [ -z "$(ls "$1")" ]; }
 are_up() { [ "$(sinfo -h -N -t idle -p batch -o %N | wc -l)" = 2 ]; }
 runs() { squeue -h -o %T | grep -q RUNNING; }
 # Jobs are a user's who is not root.
 as_user() { setpriv --reuid=nobody --regid=nogroup --clear-groups "$@"; }
 
-daemon() {
-    "$F/bin/xschedd" --socket "$XSCHED_SOCKET" --config "$F/etc/xschedd.toml" 2>>"$F/log/xschedd.log" &
-    echo $! >"$F/run/xschedd.pid"
-    disown
-    until_true "xschedd does not answer" "$F/bin/xsched" ps
-}
 listens() { : <"/dev/tcp/127.0.0.1/$1"; }
 manage() { sacctmgr --immediate --quiet "$@" >>"$F/log/sacctmgr.log" 2>&1 || fail "sacctmgr $*"; }
 # Users, accounts and QoS: Slurm keeps them in a database.
@@ -201,7 +171,7 @@ goes_on one
 script two "$(timed two)"
 two="job $(submit two -p urgent --xsched=interactive,share=30)"
 until_true "the urgent job has no grant" has "$two" .priority 100
-[ "$(of_tenant "$two" .share)" = 30 ] || fail "the urgent job has no share"
+[ "$(of_process "$two" .share)" = 30 ] || fail "the urgent job has no share"
 until_true "the batch job is not held" was_held "$one"
 [ "$(xsched ps --json | jq -r '[.processes[].device] | unique | length')" = 1 ] || fail "two GPUs"
 until_true "the urgent job does not end" grep -q "^ms" "$F/jobs/two.out"
@@ -209,7 +179,7 @@ grep -q "^right 4000" "$F/jobs/two.out" || fail "the urgent job's work is wrong"
 goes_on one
 until_true "the urgent job's grant stays" has_grants "$one"
 echo "the urgent job took $(ms_of two) ms, alone $(ms_of alone) ms"
-echo "the batch job was held $(of_tenant "$one" .holds) times for $(of_tenant "$one" .held_ms) ms"
+echo "the batch job was held $(of_process "$one" .holds) times for $(of_process "$one" .held_ms) ms"
 
 echo "== a job that wants more than it may have"
 script three "
@@ -261,7 +231,6 @@ scontrol release "$moved"
 until_true "a job that was moved is not lowered" has "job $moved" .priority -100
 rm "$F/jobs/moved.run"
 until_true "grants stay" has_grants "$one"
-
 
 echo "== a GPU, a part of one by mps, steps, an array"
 for gres in gpu:1 mps:50; do
@@ -330,7 +299,7 @@ until_true "the controller has forgotten the job" runs
 has "$one" .priority -100 || fail "the job has lost its grant"
 has "job $number" .priority 100 || fail "the urgent job has lost its grant"
 # The urgent job's process ends while it holds the batch job.
-kill -9 "$(of_tenant "job $number" .pid)"
+kill -9 "$(of_process "job $number" .pid)"
 until_true "the urgent job's grant stays" has_grants "$one"
 goes_on one
 

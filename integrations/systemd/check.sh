@@ -35,33 +35,16 @@ stop() {
         done
     done
 }
-fail() {
-    echo "FAILED: $*"
-    tail -n 30 "$F"/log/* 2>/dev/null || true
-    inside journalctl --no-pager --lines 40 || true
-    xsched ps || true
-    exit 1
-}
+. "$(dirname "$0")/../check/common.sh"
+JOBS=$ROOT/jobs
+describe() { inside journalctl --no-pager --lines 40; }
 trap stop EXIT
-until_true() {
-    local what=$1 left=200
-    shift
-    while ! "$@" >/dev/null 2>&1; do
-        left=$((left - 1))
-        [ $left -gt 0 ] || fail "$what"
-        sleep 0.1
-    done
-}
 inside() { nsenter --target "$LEADER" --all -- "$@"; }
 xsched() { inside xsched "$@"; }
-of_class() { xsched ps --json | jq -e -r --argjson p "$1" ".processes[] | select(.priority == \$p) | $2"; }
-has() { [ "$(of_class "$1" "$2")" = "$3" ]; }
-was_held() { [ "$(of_class "$1" .holds)" -gt 3 ]; }
-is_above() { [ "$(cat "$ROOT/jobs/$1.run")" -gt "$2" ]; }
-goes_on() { until_true "$1 does not go on" is_above "$1" "$(cat "$ROOT/jobs/$1.run")"; }
+of_process() { xsched ps --json | jq -e -r --argjson p "$1" ".processes[] | select(.priority == \$p) | $2"; }
 stands_still() {
     local before
-    before=$(cat "$ROOT/jobs/$1.run")
+    before=$(cat "$JOBS/$1.run")
     sleep 0.3
     is_above "$1" "$before" && fail "$1 goes on" || true
 }
@@ -78,7 +61,6 @@ are_scheduled() {
 }
 now_ms() { date +%s%3N; }
 signal() { inside systemctl kill --kill-whom=main --signal="$1" xschedd.service; }
-has_grants() { [ "$(xsched ps --json | jq -r '[.grants[].name] | sort | join(";")')" = "$1" ]; }
 
 # The files of the packages, with the libraries that their programs need.
 container() {
@@ -207,7 +189,7 @@ is_unit xschedd.service NRestarts 0 || fail "systemd counts upgrades as failures
 
 echo "== a daemon that hangs"
 was=$(daemon_pid)
-xsched ctl hold "$(of_class -100 .pid)"
+xsched ctl hold "$(of_process -100 .pid)"
 sleep 0.2
 stands_still batch
 before=$(cat "$ROOT/jobs/batch.run")

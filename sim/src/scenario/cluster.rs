@@ -117,7 +117,7 @@ impl ClusterScenario {
     /// use xsched_sim::scenario::ClusterScenario;
     ///
     /// let error = ClusterScenario::parse(b"version = 1\nnodes = 0\n", Path::new("x.toml"));
-    /// assert_eq!(error.unwrap_err().to_string(), "x.toml:1: name: missing");
+    /// assert_eq!(error.unwrap_err().to_string(), "x.toml:1: node: missing");
     /// ```
     ///
     /// # Errors
