@@ -5,6 +5,8 @@ use std::io::{self, Read, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use rustix::fs::{AtFlags, FlockOperation, Gid, Mode, OFlags, chownat, flock, open};
 use rustix::io::Errno;
@@ -15,6 +17,9 @@ use rustix::net::{
 
 /// Connections that wait to be accepted.
 const BACKLOG: i32 = 128;
+/// Time for a process to end that was just killed, before it counts as one that lives. A start that
+/// is refused takes this time, and no other.
+const KILLED_WITHIN: Duration = Duration::from_millis(500);
 
 /// Why a path cannot be listened at.
 #[derive(Debug, thiserror::Error)]
@@ -208,22 +213,24 @@ fn lock(file: PathBuf) -> Result<File, ListenError> {
 /// A process that was killed keeps its lock until all of its threads have ended, and one of them
 /// may wait in a close for what a user serves. Its file is replaced, while no other process starts.
 fn lock_for_life(file: PathBuf) -> Result<File, ListenError> {
-    let (mut lock, mut is_locked) = try_to_lock(&file)?;
-    if is_locked {
+    let begin = Instant::now();
+    loop {
+        let (mut lock, is_locked) = try_to_lock(&file)?;
+        if !is_locked {
+            lock.set_len(0)?;
+            writeln!(lock, "{}", std::process::id())?;
+            return Ok(lock);
+        }
         let mut text = String::new();
         lock.read_to_string(&mut text)?;
-        if !text.trim().parse().is_ok_and(is_killed) {
+        if text.trim().parse().is_ok_and(is_killed) {
+            fs::remove_file(&file)?;
+        } else if begin.elapsed() > KILLED_WITHIN {
             return Err(ListenError::Taken);
+        } else {
+            thread::sleep(KILLED_WITHIN / 50);
         }
-        fs::remove_file(&file)?;
-        (lock, is_locked) = try_to_lock(&file)?;
     }
-    if is_locked {
-        return Err(ListenError::Taken);
-    }
-    lock.set_len(0)?;
-    writeln!(lock, "{}", std::process::id())?;
-    Ok(lock)
 }
 
 /// Returns whether a process does nothing any more but for threads that cannot be killed.

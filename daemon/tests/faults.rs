@@ -333,3 +333,17 @@ fn the_umask_keeps_no_user_out() {
     let mode = |path: &Path| fs::metadata(path).expect("it is there").mode() & 0o777;
     assert_eq!((mode(&socket), mode(socket.parent().expect("a folder"))), (0o666, 0o755));
 }
+
+#[test]
+fn a_daemon_starts_at_once_behind_one_that_is_killed() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let socket = folder.path().join("socket");
+    for _ in 0..10 {
+        let mut killed = daemon_process(&socket, 1_024);
+        killed.0.kill().expect("a process");
+        // It may be on its way out.
+        let mut next = daemon_process(&socket, 1_024);
+        ends_soon(&mut next);
+        let _ = killed.0.wait();
+    }
+}
