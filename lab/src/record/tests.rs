@@ -91,6 +91,8 @@ fn kind(path: &Path) -> Result<&'static str, String> {
         typed::<Prediction>(&value)
             .and_then(|said| lab_figures(&said.figures, None))
             .map(|()| "lab")
+    } else if has("seed") && has("cells") {
+        bands(&value).map(|count| if count > 0 { "simulated cluster" } else { "no figure" })
     } else if has("cells") {
         match value.get("version") {
             Some(version) if *version == VERSION => typed::<Row>(&value).and_then(lab_row),
@@ -103,6 +105,22 @@ fn kind(path: &Path) -> Result<&'static str, String> {
         Err("records of this kind are not known".to_owned())
     };
     checked.map_err(|why| format!("{place}: {why}"))
+}
+
+/// The number of bands in a record of simulated clusters or gangs.
+fn bands(value: &Value) -> Result<usize, String> {
+    let parts: Vec<&Value> = match value {
+        Value::Array(parts) => parts.iter().collect(),
+        Value::Object(parts) => parts.values().collect(),
+        _ => return Ok(0),
+    };
+    let is_band = value.get("median").is_some();
+    if is_band {
+        let number = |name: &str| value.get(name).and_then(Value::as_f64).ok_or(name.to_owned());
+        let (low, median, high) = (number("p5")?, number("median")?, number("p95")?);
+        ensure(low <= median && median <= high, "a median outside its band")?;
+    }
+    parts.into_iter().try_fold(usize::from(is_band), |count, part| Ok(count + bands(part)?))
 }
 
 /// The text of a compressed file.
@@ -516,6 +534,7 @@ fn each_kept_file_is_read() {
         "prediction",
         "programs",
         "run",
+        "simulated cluster",
         "summary",
         "text",
     ];
@@ -543,6 +562,8 @@ fn files_that_are_not_known_or_broken_fail() {
     let met = r#"{"commit": "a", "rows": {"5.4": {"goals": [{"goal": "P99", "met": true}], "cells": {}}}}"#;
     assert!(refused("g.json", met).contains("met by nothing"));
     assert!(refused("h.json.gz", "{}").contains("h.json.gz"));
+    let band = r#"{"seed": 1, "cells": [{"kept": {"p5": 2.0, "median": 1.0, "p95": 3.0}}]}"#;
+    assert!(refused("i.json", band).contains("outside its band"));
     let verdict = r#"{"criteria": [{"value": 1.0, "at_least": 2.0, "reached": true}]}"#;
     assert!(refused("f.json", verdict).contains("does not follow"));
 }
