@@ -174,6 +174,31 @@ pub fn ray() -> Result<()> {
     })
 }
 
+/// Packages of Debian beside the programs that `build.sh` gets.
+const CLUSTER: [&str; 5] = ["runc", "jq", "iproute2", "openssl", "curl"];
+
+/// Runs the device plugin and the driver for Kubernetes in a cluster of one node, as root. The
+/// first time it builds Kubernetes, which takes 13 minutes of a processor, and keeps it in the
+/// target folder.
+///
+/// # Errors
+/// If Kubernetes cannot be built, or a check fails.
+pub fn kubernetes_node() -> Result<()> {
+    if !can_run("a cluster of one node", &CLUSTER)? {
+        return Ok(());
+    }
+    let cluster = target_dir().join("cluster");
+    let script = root().join(KUBERNETES).join("node/build.sh");
+    run_command(Command::new("bash").arg(script).arg(&cluster))?;
+    run_command(&mut kubernetes_cargo("build"))?;
+    let folder = stage()?;
+    let built = target_dir().join("kubernetes/debug/xsched-kubernetes");
+    fs::copy(&built, folder.path.join("bin/xsched-kubernetes"))
+        .with_context(|| format!("cannot copy {}", built.display()))?;
+    symlink(cluster.join("bin"), folder.path.join("cluster"))?;
+    check("kubernetes", &folder.path)
+}
+
 /// Returns whether a check can run here; installs packages for it.
 fn can_run(what: &str, packages: &[&str]) -> Result<bool> {
     if !rustix::process::geteuid().is_root() {

@@ -81,6 +81,9 @@ enum Chore {
     /// Test the package for Ray, and run it in a Ray of two nodes on this machine. May install
     /// Debian's packages, and takes Ray from PyPI.
     Ray,
+    /// Run the driver and the device plugin in a Kubernetes of one node, which the first time takes
+    /// 13 minutes of a processor to build. May install and download Debian's packages.
+    KubernetesNode,
     /// Build what later steps of CI need. CI starts it itself.
     #[command(hide = true)]
     Ahead,
@@ -116,6 +119,7 @@ fn main() -> ExitCode {
         Chore::Containerd => integrations::containerd(),
         Chore::Kubernetes => integrations::kubernetes(),
         Chore::Ray => integrations::ray(),
+        Chore::KubernetesNode => integrations::kubernetes_node(),
         Chore::Ahead => {
             ahead::run();
             Ok(())

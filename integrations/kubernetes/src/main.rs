@@ -54,7 +54,7 @@ enum Mode {
         #[arg(long, env = "NODE_NAME", value_name = "NAME")]
         node: String,
     },
-    /// Offer the resources xsched.dev/interactive, normal and batch, for earlier clusters.
+    /// Offer the resources xsched.dev/interactive, normal and batch, from Kubernetes 1.26 on.
     DevicePlugin {
         /// Slots of each resource on each GPU.
         #[arg(long, value_name = "N", default_value_t = 10,

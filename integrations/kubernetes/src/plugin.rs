@@ -1,5 +1,8 @@
 //! Device plugin, for clusters without dynamic resource allocation: an extended resource for each
 //! class, with some slots on each GPU.
+//!
+//! Kubelets before 1.26 send the path of the socket as the name of the server, which no URI may
+//! have: the library for HTTP/2 refuses their calls, and the resources stay at 0.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
