@@ -44,23 +44,10 @@ ip link set lo up
 # A kubelet does not take an address of the loopback network.
 ip address add $ADDRESS/32 dev lo
 
-xsched() { "$F/bin/xsched" "$@"; }
-fail() {
-    echo "FAILED: $*"
-    tail -n 25 "$F"/log/* 2>/dev/null || true
-    kubectl get nodes,pods --all-namespaces || true
-    kubectl --namespace ml get events || true
-    xsched ps || true
-    exit 1
-}
-until_true() {
-    local what=$1 left=200
-    shift
-    while ! "$@" >/dev/null 2>&1; do
-        left=$((left - 1))
-        [ $left -gt 0 ] || fail "$what"
-        sleep 0.1
-    done
+. "$HERE/../check/common.sh"
+describe() {
+    kubectl get nodes,pods --all-namespaces
+    kubectl --namespace ml get events
 }
 # $1: its name. The program and its words follow.
 start() {
@@ -75,14 +62,6 @@ end() {
     kill -9 "$(cat "$F/run/$1")"
     until_true "$1 does not end" is_gone "$(cat "$F/run/$1")"
 }
-of_tenant() {
-    xsched ps --json | jq -e -r --arg tenant "$1" ".processes[] | select(.tenant == \$tenant) | $2"
-}
-has() { [ "$(of_tenant "$1" "$2")" = "$3" ]; }
-has_grants() { [ "$(xsched ps --json | jq -r '[.grants[].name] | sort | join(";")')" = "$1" ]; }
-was_held() { [ "$(of_tenant "$1" .holds)" -gt 3 ]; }
-is_above() { [ "$(cat "$F/jobs/$1.run")" -gt "$2" ]; }
-goes_on() { until_true "$1 does not go on" is_above "$1" "$(cat "$F/jobs/$1.run")"; }
 said() { [ "$(grep -c "$2" "$F/log/$1")" -ge "$3" ]; }
 
 daemon() {
@@ -234,7 +213,7 @@ until_true "the urgent pod does not end" ended serve
 printed serve | grep -q "right 4000" || fail "the urgent pod's work is wrong: $(printed serve)"
 was_held "pod ml/train/main" || fail "the batch pod was not held"
 goes_on train
-of_tenant "pod ml/train/main" '"the batch pod was held \(.holds) times for \(.held_ms) ms"'
+of_process "pod ml/train/main" '"the batch pod was held \(.holds) times for \(.held_ms) ms"'
 until_true "the urgent pod's grant stays" has_grants "pod ml/train/main"
 
 echo "== a pod that wants more than it may have"
