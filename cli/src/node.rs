@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use xsched_console::Ending;
 use xsched_console::output::Stream;
 use xsched_console::table::table;
-use xsched_daemon::config::{Config, missing_hint};
+use xsched_daemon::config::{Config, missing_hint, unused_share};
 use xsched_daemon::{Daemon, is_shown};
 use xsched_node::{
     Answer, Changed, ClientStatus, Grant, Grantee, NodeError, Outsider, Request, SocketPath,
@@ -189,6 +189,9 @@ fn check(args: &CheckArgs) -> Result<Ending, CliError> {
     let (policy, names) = (&config.policy.name, names.join(", "));
     let file = args.file.display();
     tell_missing_hint(policy);
+    if config.has_shares() {
+        tell_unused_share(policy);
+    }
     Stream::Stdout.print(&format!("{file}: fine: policy {policy}, tenants {names}\n"))?;
     Ok(Ending::Fine)
 }
@@ -214,6 +217,14 @@ pub(crate) fn control(command: &Control) -> Result<Ending, CliError> {
     if let Control::Policy(args) = command {
         tell_missing_hint(&args.name);
     }
+    let has_share = match &request {
+        Request::Set { share, .. } => share.is_some(),
+        Request::Grant(grant) => grant.share.is_some(),
+        _ => false,
+    };
+    if has_share && let Ok(status) = status(&SocketPath::from_env()) {
+        tell_unused_share(&status.policy);
+    }
     Ok(Ending::Fine)
 }
 
@@ -235,6 +246,12 @@ fn grant(args: &GrantArgs) -> Result<Grant, CliError> {
     let (priority, name) = (args.class.priority(), args.name.clone().unwrap_or(name));
     let priority_max = args.priority_max.unwrap_or(priority);
     Ok(Grant { name, to, priority, priority_max, share: args.share, gang: args.gang.clone() })
+}
+
+/// Says that a policy takes no notice of shares.
+fn tell_unused_share(policy: &str) {
+    let unused = policy.parse().ok().and_then(|policy| unused_share(&policy));
+    unused.into_iter().for_each(|text| eprintln!("xsched: warning: {text}"));
 }
 
 /// Says that a policy does not get what it goes by.

@@ -560,7 +560,7 @@ fn the_record_of_gangs_is_what_sim_gangs_writes() {
 #[test]
 fn days_of_a_cluster_print_their_seeds_and_replay() {
     let folder = Folder::new();
-    let published = include_str!("../../sim/scenarios/cluster/alibaba-2023.toml");
+    let published = include_str!("../../sim/clusters/alibaba-2023.toml");
     let file = folder.write("small.toml", &published.replace("nodes = 1000", "nodes = 2"));
     let day = |name: &str, seed: &str| {
         let json = folder.path(name);

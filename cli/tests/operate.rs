@@ -310,6 +310,25 @@ fn a_policy_that_does_not_get_what_it_goes_by_is_warned_of() {
 }
 
 #[test]
+fn a_share_that_divides_nothing_is_warned_of() {
+    let text =
+        |policy: &str| format!("policy = \"{policy}\"\n[[tenant]]\nname = \"a\"\nshare = 30\n");
+    for (policy, is_said) in [("hpf", true), ("up", false), ("wfq", false), ("strict_up", false)] {
+        let node = Node::new(&text(policy));
+        let _fake = node.client("fake", 3);
+        let file = node.path("xschedd.toml");
+        let own = std::process::id().to_string();
+        let check = ["ctl", "check", file.to_str().expect("a plain path")];
+        for arguments in [&check[..], &["ctl", "set", &own, "--share", "20"]] {
+            let output = node.tell(arguments);
+            let said = String::from_utf8(output.stderr).expect("text");
+            assert!(output.status.success(), "{arguments:?}: {said}");
+            assert_eq!(said.contains("takes no notice of shares"), is_said, "{policy}: {said}");
+        }
+    }
+}
+
+#[test]
 fn what_cannot_be_written_or_begun_is_an_error_and_loses_nothing() {
     let node = Node::new("");
     let _fake = node.client("fake", 3);

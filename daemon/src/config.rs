@@ -161,6 +161,27 @@ pub fn missing_hint(policy: &Any) -> Option<String> {
     Some(format!("policy `{name}`: processes do not tell the daemon their {missing}, so {effect}"))
 }
 
+/// Says that a policy takes no notice of shares. `None` if it does.
+///
+/// ```
+/// use xsched_daemon::config::unused_share;
+/// use xsched_policies::Any;
+///
+/// let of = |name: &str| unused_share(&name.parse::<Any>().expect("a policy"));
+/// assert!(of("strict_up").is_none() && of("hpf").is_some_and(|text| text.contains("`hpf`")));
+/// ```
+#[must_use]
+pub fn unused_share(policy: &Any) -> Option<String> {
+    let hints = policy.needs().hints;
+    if [HintKind::Share, HintKind::Weight].iter().any(|kind| hints.contains(*kind)) {
+        return None;
+    }
+    let name = policy.name();
+    Some(format!(
+        "policy `{name}` takes no notice of shares; use up or wfq, or strict_up for classes as well"
+    ))
+}
+
 /// Administrators.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Admins {
@@ -256,6 +277,12 @@ pub enum ConfigError {
 }
 
 impl Config {
+    /// Returns whether a tenant has a share or a limit of shares.
+    #[must_use]
+    pub fn has_shares(&self) -> bool {
+        self.tenants.iter().any(|tenant| tenant.share.or(tenant.share_max).is_some())
+    }
+
     /// Reads and checks a file.
     ///
     /// # Errors

@@ -45,7 +45,7 @@ def timed(us: int = 10) -> int:
 
 def test_all_functions_are_there() -> None:
     methods = [name for name in vars(XSched) if not name.startswith("_")]
-    assert sorted(methods) == sorted(_capi._ARGUMENTS) and len(methods) == 24
+    assert sorted(methods) == sorted(_capi._ARGUMENTS) and len(methods) == 25
 
 
 def test_a_command_runs_and_is_waited_for(queues: Tuple[int, int]) -> None:

@@ -225,8 +225,17 @@ class XSched:
     @staticmethod
     def XQueueWaitAll(xq: XQueueHandle) -> XResult:
         """Waits for all that was submitted."""
+        try:
+            waiting = callbacks.submitted_to(xq)
+        except (TypeError, OverflowError):
+            # The call says what is wrong.
+            waiting = []
         result = XResult(preempt().XQueueWaitAll(xq))
-        _forget_dropped(xq)
+        if result == XResult.kXSchedSuccess:
+            # Those that have not run were dropped, whatever was submitted meanwhile.
+            callbacks.forget_all(waiting)
+        else:
+            _forget_dropped(xq)
         return result
 
     @staticmethod

@@ -405,7 +405,11 @@ class Queue:
         check("XQueueSuspend", XSched.XQueueSuspend(self._handle, flags))
 
     def resume(self, *, drop_commands: bool = False) -> None:
-        """Ends a hold by `suspend`. With `drop_commands`, what was held back is not run any more."""
+        """Ends a hold by `suspend`. With `drop_commands`, what was held back is not run any more.
+
+        Functions that are dropped are freed here if the queue has nothing to do, or else by the next
+        `wait` or `close`; a queue that the program lets go without either keeps them.
+        """
         flags = XQueueResumeFlag.kQueueResumeFlagNone
         if drop_commands:
             flags = XQueueResumeFlag.kQueueResumeFlagDropCommands

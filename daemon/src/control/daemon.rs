@@ -14,7 +14,7 @@ use rustix::io::Errno;
 use rustix::net::SocketType;
 use xsched_policies::Any;
 
-use super::manage::warn_of_missing_hint;
+use super::manage::{warn_of_missing_hint, warn_of_unused_shares};
 use super::{CHECK, Control, LISTENER, RELOAD, Reload, STOP};
 use crate::closer::Closer;
 use crate::config::{Config, Source};
@@ -154,6 +154,7 @@ impl Daemon {
         drivers: Option<fn() -> Drivers>,
     ) -> Result<Self, DaemonError> {
         warn_of_missing_hint(&settings.policy);
+        warn_of_unused_shares(&settings.policy, &config);
         let (ops, taken) = channel();
         let path = path.map(Arc::new);
         let mut driver = Driver::new(settings.policy.clone(), config.tuning(), taken)?;

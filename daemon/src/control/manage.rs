@@ -8,7 +8,7 @@ use xsched_policies::{Any, UnknownPolicy};
 
 use super::daemon::warn_of_access;
 use super::{Control, SERVED_AT_A_TIME};
-use crate::config::{Config, ConfigError, missing_hint};
+use crate::config::{Config, ConfigError, missing_hint, unused_share};
 use crate::metrics::{Metrics, MetricsError};
 use crate::scheduler::{ChangedBy, Op, Part, Tape};
 use crate::subordinates::Subordinates;
@@ -96,6 +96,7 @@ impl Control {
         allow(asker, "change the policy")?;
         let policy: Any = name.parse().map_err(|error: UnknownPolicy| error.to_string())?;
         warn_of_missing_hint(&policy);
+        warn_of_unused_shares(&policy, &self.config);
         let hints = self.config.policy.hints_of(&policy);
         self.send(Op::Policy(Box::new(policy), hints));
         self.policy_by = Some(ChangedBy::now(asker.party.who.uid));
@@ -187,6 +188,7 @@ impl Control {
         }
         if self.policy_by.take().is_some() || config.policy != self.config.policy {
             warn_of_missing_hint(&policy);
+            warn_of_unused_shares(&policy, &config);
             let hints = config.policy.hints_of(&policy);
             self.send(Op::Policy(Box::new(policy), hints));
         }
@@ -220,6 +222,13 @@ impl Control {
 /// Says that a policy does not get what it goes by.
 pub(super) fn warn_of_missing_hint(policy: &Any) {
     missing_hint(policy).into_iter().for_each(|text| tracing::warn!("{text}"));
+}
+
+/// Says that a policy takes no notice of the shares that tenants have.
+pub(super) fn warn_of_unused_shares(policy: &Any, config: &Config) {
+    if config.has_shares() {
+        unused_share(policy).into_iter().for_each(|text| tracing::warn!("{text}"));
+    }
 }
 
 fn allow(asker: &Asker, what: &str) -> Result<(), String> {

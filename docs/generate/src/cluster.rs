@@ -47,7 +47,7 @@ pub(crate) fn days() -> Result<String> {
             ]);
         }
     }
-    let command = "xsched sim cluster sim/scenarios/cluster/alibaba-2023.toml --json OUT";
+    let command = "xsched sim cluster sim/clusters/alibaba-2023.toml --json OUT";
     Ok(table.markdown() + &source(command, &DAYS)?)
 }
 

@@ -11,7 +11,7 @@
 //! use xsched_sim::cluster::{Way, run};
 //! use xsched_sim::scenario::ClusterScenario;
 //!
-//! let text = include_bytes!("../../scenarios/cluster/alibaba-2023.toml");
+//! let text = include_bytes!("../../clusters/alibaba-2023.toml");
 //! let mut scenario = ClusterScenario::parse(text, Path::new("alibaba-2023.toml"))?;
 //! scenario.nodes = 4;
 //! let waits = Way::ALL.map(|way| run(&scenario, 1.0, way, 1).classes[0].wait_p99_s);

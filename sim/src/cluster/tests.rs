@@ -14,7 +14,7 @@ fn class(class: JobClass, run_s: u64) -> ClassSpec {
 }
 
 fn published() -> ClusterScenario {
-    let text = include_bytes!("../../scenarios/cluster/alibaba-2023.toml");
+    let text = include_bytes!("../../clusters/alibaba-2023.toml");
     let scenario = ClusterScenario::parse(text, Path::new("alibaba-2023.toml"));
     let mut scenario = scenario.unwrap_or_else(|error| panic!("{error}"));
     scenario.nodes = 8;
@@ -174,7 +174,7 @@ fn assert_close(got: &[f64], want: &[f64]) {
 
 #[test]
 fn mistakes_name_their_key() {
-    let good = include_str!("../../scenarios/cluster/alibaba-2023.toml");
+    let good = include_str!("../../clusters/alibaba-2023.toml");
     let error = |from: &str, to: &str| {
         assert!(good.contains(from), "{from}");
         let text = good.replacen(from, to, 1);
