@@ -13,8 +13,10 @@
 //! "Scheduling Algorithms for Multiprogramming in a Hard-Real-Time Environment", 1973).
 //!
 //! A queue that is never idle keeps the deadline of the moment when it became ready: it is one long
-//! request. Wait for each request to give the next one a deadline of its own. So no queue with a
-//! deadline starves: in time its deadline is the earliest.
+//! request. Wait for each request to give the next one a deadline of its own. No queue with a
+//! deadline starves beside queues that are idle now and then: in time its deadline is the
+//! earliest. A queue that is never idle again, as in overload, keeps the earliest deadline and
+//! starves others.
 
 use xsched_core::hint::{HintKind, PolicyHint};
 use xsched_core::scheduler::QueueInfo;
