@@ -92,7 +92,8 @@ fn kind(path: &Path) -> Result<&'static str, String> {
             .and_then(|said| lab_figures(&said.figures, None))
             .map(|()| "lab")
     } else if has("seed") && has("cells") {
-        bands(&value).map(|count| if count > 0 { "simulated cluster" } else { "no figure" })
+        let has_bands = bands(&value).and_then(|count| ensure(count > 0, "no figure"));
+        has_bands.map(|()| "simulated cluster")
     } else if has("cells") {
         match value.get("version") {
             Some(version) if *version == VERSION => typed::<Row>(&value).and_then(lab_row),
@@ -564,6 +565,7 @@ fn files_that_are_not_known_or_broken_fail() {
     assert!(refused("h.json.gz", "{}").contains("h.json.gz"));
     let band = r#"{"seed": 1, "cells": [{"kept": {"p5": 2.0, "median": 1.0, "p95": 3.0}}]}"#;
     assert!(refused("i.json", band).contains("outside its band"));
+    assert!(refused("j.json", r#"{"seed": 1, "cells": []}"#).contains("no figure"));
     let verdict = r#"{"criteria": [{"value": 1.0, "at_least": 2.0, "reached": true}]}"#;
     assert!(refused("f.json", verdict).contains("does not follow"));
 }
