@@ -16,6 +16,7 @@ use xsched_policies::Any;
 
 use crate::listen::Access;
 use crate::metrics::Place;
+pub use crate::scheduler::FirstHold;
 use crate::scheduler::Tuning;
 use crate::tenant::{Tenant, Who};
 
@@ -54,6 +55,8 @@ pub struct Config {
     pub spin_percent: u8,
     /// Time for which a gang claims GPUs while it waits for others, 0 to a second.
     pub gang_claim: Span,
+    /// Who holds those below a process that gets work.
+    pub first_hold: FirstHold,
     /// Where scrapes for metrics are answered, if they are.
     pub metrics: Option<Place>,
     /// Drivers are asked which processes use GPUs past the daemon.
@@ -218,6 +221,7 @@ impl Default for Config {
             spin: Span::from_us(200),
             spin_percent: 5,
             gang_claim: TURN,
+            first_hold: FirstHold::default(),
             metrics: None,
             asks_drivers: true,
             tenants: vec![Arc::default()],
@@ -336,8 +340,8 @@ impl Config {
 
     /// Settings of the scheduler's thread.
     pub(crate) const fn tuning(&self) -> Tuning {
-        let Self { spin, spin_percent, gang_claim, ref policy, .. } = *self;
-        Tuning { spin, spin_percent, fill_pauses: policy.fill_pauses, gang_claim }
+        let Self { spin, spin_percent, gang_claim, first_hold, ref policy, .. } = *self;
+        Tuning { spin, spin_percent, fill_pauses: policy.fill_pauses, gang_claim, first_hold }
     }
 
     /// Returns whether a process of this tenant is an administrator: not one that goes by its

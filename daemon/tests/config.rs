@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use xsched_core::hint::{PolicyHint, Priority};
 use xsched_core::time::Duration;
-use xsched_daemon::config::{Config, Source};
+use xsched_daemon::config::{Config, FirstHold, Source};
 use xsched_daemon::tenant::{Asker, Party, Sees, Tenant, Who, tenant_of};
 
 fn parse(text: &str) -> Result<Config, String> {
@@ -57,7 +57,12 @@ fn the_keys_that_the_example_leaves_out_are_known() {
         assert!(is_known, "{key}");
         tried += 1;
     }
-    assert_eq!(tried, 15);
+    assert_eq!(tried, 16);
+    let daemon = parse("[scheduler]\ndirect_holds = false").expect("a configuration");
+    assert_eq!(
+        [Config::default().first_hold, daemon.first_hold],
+        [FirstHold::Process, FirstHold::Daemon]
+    );
 }
 
 #[test]

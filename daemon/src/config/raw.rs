@@ -16,7 +16,7 @@ use xsched_core::time::Duration;
 use xsched_node::entity::Trial;
 use xsched_policies::Any;
 
-use super::{Admins, CLIENTS_MAX, Config, Limits, PolicyChoice, Socket};
+use super::{Admins, CLIENTS_MAX, Config, FirstHold, Limits, PolicyChoice, Socket};
 use crate::metrics::Place;
 use crate::tenant::{DEFAULT, Sees, Tenant, Unreported};
 
@@ -104,6 +104,7 @@ struct RawScheduler {
     spin_us: Option<Spanned<u32>>,
     spin_percent: Option<Spanned<u32>>,
     gang_claim_us: Option<Spanned<u32>>,
+    direct_holds: Option<bool>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -183,6 +184,10 @@ pub(super) fn parse(text: &str) -> Result<Config, Wrong> {
         spin_percent: spin_percent.unwrap_or(defaults.spin_percent),
         gang_claim: span_us(file.scheduler.gang_claim_us.as_ref(), "gang_claim_us")?
             .unwrap_or(defaults.gang_claim),
+        first_hold: match file.scheduler.direct_holds {
+            Some(false) => FirstHold::Daemon,
+            Some(true) | None => FirstHold::Process,
+        },
         admins: admins(&file.admins)?,
         limits: limits(&file.limits)?,
         metrics: file.metrics.listen.as_ref().map(place).transpose()?,

@@ -514,6 +514,11 @@ impl GpuClients {
         }
     }
 
+    /// Notes that the pages that processes may hold directly have changed on all GPUs.
+    pub(crate) fn note_change_of_each(&mut self) {
+        self.gpus.iter_mut().for_each(OnGpu::note_change);
+    }
+
     /// Notes that the pages that processes may hold directly on a GPU have changed.
     pub(crate) fn note_change(&mut self, device: DeviceId) {
         self.gpus.get_mut(device.index()).into_iter().for_each(OnGpu::note_change);

@@ -23,6 +23,7 @@ pub(crate) use driver::Driver;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) use driver::{TestDriver, told};
 pub(crate) use figures::{Figures, Present, Total};
+pub use op::FirstHold;
 pub(crate) use op::{Gpu, Known, Op, Part, Tuning, hints};
 pub(crate) use record::Tape;
 pub(crate) use rights::{Change, ChangedBy};

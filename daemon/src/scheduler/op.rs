@@ -89,6 +89,16 @@ pub(crate) struct Gpu {
     pub(crate) is_concurrent: bool,
 }
 
+/// Who holds those below a process that gets work, until the daemon has decided.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum FirstHold {
+    /// The process holds those of its user and tenant by itself, within microseconds.
+    #[default]
+    Process,
+    /// The process waits until the daemon holds them, which may have to wake.
+    Daemon,
+}
+
 /// Settings of the scheduler's thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Tuning {
@@ -101,6 +111,8 @@ pub(crate) struct Tuning {
     pub(crate) fill_pauses: Option<Trial>,
     /// Time for which a gang claims GPUs while it waits for others.
     pub(crate) gang_claim: Span,
+    /// Who holds those below a process that gets work.
+    pub(crate) first_hold: FirstHold,
 }
 
 /// Part of a status: its head, and entries from which to fill it.

@@ -12,6 +12,7 @@ use xsched_node::PAGES_BELOW_MAX;
 use super::super::client::Client;
 use super::super::gpu_client::GpuClient;
 use super::super::on_gpu::PageOf;
+use super::super::op::FirstHold;
 use super::Driver;
 
 /// Processes that are looked at for those that another may hold directly: a bound for one request,
@@ -63,13 +64,14 @@ impl Driver {
 
     /// Returns whether a process may hold another one directly: one of lower priority on its GPU
     /// that belongs to the same user and tenant, and has no gang that would have to be held as a
-    /// whole.
+    /// whole. None may where the configuration says so.
     fn may_hold(&self, holder: &GpuClient, held: &GpuClient) -> bool {
         let party = |of: &GpuClient| {
             let client: Option<&Client> = self.clients.get(&of.connection);
             client.map(|client| (client.uid, &client.rights.party.tenant.name))
         };
-        held.priority() < holder.priority()
+        self.tuning.first_hold == FirstHold::Process
+            && held.priority() < holder.priority()
             && held.device == holder.device
             && held.gang().is_none()
             && party(held).is_some_and(|of| party(holder) == Some(of))
@@ -241,6 +243,23 @@ mod tests {
         pass(&mut test);
         assert_eq!(urgent.header().pages_below.load(Ordering::SeqCst), 0);
         assert_eq!(which(&below(&mut test, 2, &batch), &[&urgent]), [0]);
+    }
+
+    #[test]
+    fn a_reload_may_switch_direct_holds_off_and_on() {
+        let mut test = driver("hpf");
+        let urgent = join(&mut test, &Of(1, 7, "t", 5, None));
+        let batch = join(&mut test, &Of(2, 7, "t", 0, None));
+        let mut seen = Vec::new();
+        for first_hold in [FirstHold::Daemon, FirstHold::Process, FirstHold::Daemon] {
+            test.set_first_hold(first_hold);
+            pass(&mut test);
+            let generation = urgent.header().pages_below.load(Ordering::SeqCst);
+            assert!(!seen.contains(&generation), "the process asks again");
+            seen.push(generation);
+            let given = if first_hold == FirstHold::Process { &[0][..] } else { &[] };
+            assert_eq!(which(&below(&mut test, 1, &urgent), &[&batch]), given);
+        }
     }
 
     fn set_work(page: &SharedPage, has_work: bool) {

@@ -163,7 +163,9 @@ impl Driver {
 
     /// Has these settings from now on.
     fn tune(&mut self, tuning: Tuning) {
-        self.tuning = tuning;
+        if std::mem::replace(&mut self.tuning, tuning).first_hold != tuning.first_hold {
+            self.gpu_clients.note_change_of_each();
+        }
         self.spin = Spin::new(tuning.spin, tuning.spin_percent);
         self.gangs.claim_for = tuning.gang_claim;
         self.gpu_clients.set_waits_matter(tuning.fill_pauses.is_some());

@@ -10,7 +10,7 @@ use xsched_policies::Any;
 
 use super::super::figures::Figures;
 use super::super::gpu_client::GpuClient;
-use super::super::op::{Op, Tuning};
+use super::super::op::{FirstHold, Op, Tuning};
 use super::Driver;
 use crate::tenant::{Asker, Party};
 
@@ -19,6 +19,7 @@ const TUNING: Tuning = Tuning {
     spin_percent: 5,
     fill_pauses: Some(Trial { window: Duration::from_ms(100), least_percent: 75 }),
     gang_claim: Duration::from_ms(10),
+    first_hold: FirstHold::Process,
 };
 
 /// A scheduler to which time passes when it is told so.
@@ -36,6 +37,11 @@ impl TestDriver {
 
     pub(crate) fn take(&mut self, op: Op) {
         self.driver.take(op, self.now);
+    }
+
+    /// Has processes hold those below them first, or the daemon.
+    pub(crate) fn set_first_hold(&mut self, first_hold: FirstHold) {
+        self.take(Op::Tune(Tuning { first_hold, ..TUNING }));
     }
 
     /// Some time passes, and these processes have rung.
