@@ -2,7 +2,7 @@
 //! production, without an allocator.
 //!
 //! _Idle_ is how long a device may stay idle while a queue is ready. _Starves_ is whether a ready
-//! queue may wait for ever.
+//! queue may wait for ever. _A pause_ is a fiftieth of the timeslice, 1 ms at most.
 //!
 #![doc = include_str!("table.md")]
 //!
@@ -11,6 +11,11 @@
 //! ready queue that was kept from running for the age has the device to itself until it has used a
 //! twentieth of the age of device time (100 µs to 5 ms), the queue that has waited longest first,
 //! and after each turn the ordinary order holds for as long as the turn took.
+//!
+//! The cost of a decision follows what changed, not the number of queues. `lax` looks at all queues
+//! when one becomes critical, `strict_up` and `strict_wfq` at those of a priority when it becomes
+//! the highest, `pup` and `spup` at those of a process at its turn, and ageing at all of a device
+//! now and then.
 //!
 //! [`Any`] is any of them by its name, and [`Any::NAMES`] is the list. Names are accepted in
 //! capitals too, and in full: `highest_priority_first`, say.

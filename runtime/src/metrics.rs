@@ -106,7 +106,7 @@ impl Collector for Metrics {
         let queues: Vec<Named> = scheduler.queues().into_iter().map(named).collect();
         let open = scheduler.times_failed_open();
         let name = "xsched_failed_open";
-        let help = "Times all holds were ended because the scheduler could not be trusted";
+        let help = "Times all holds ended because the scheduler failed";
         one(to, name, help, &ConstCounter::new(open))?;
         let scheduling = i64::from(!scheduler.is_gone());
         one(to, "xsched_scheduling", "Whether the scheduler works", &ConstGauge::new(scheduling))?;
@@ -118,25 +118,23 @@ impl Collector for Metrics {
 
 fn counters(to: &mut DescriptorEncoder<'_>, queues: &[Named]) -> fmt::Result {
     count(to, "submitted", "Commands submitted", queues, |s| s.submitted)?;
-    count(to, "launched", "Commands that passed the launch point", queues, |s| s.launched)?;
+    count(to, "launched", "Commands launched", queues, |s| s.launched)?;
     count(to, "retired", "Commands retired", queues, |s| s.retired)?;
-    count(to, "failed", "Commands that failed or were cancelled", queues, |s| s.failed)?;
+    count(to, "failed", "Commands failed or cancelled", queues, |s| s.failed)?;
     count(to, "failed_steps", "Steps of holds that the device refused", queues, |s| {
         s.failed_steps
     })?;
-    count(to, "protocol_errors", "Answers of the driver that made no sense", queues, |s| {
-        s.protocol_errors
-    })?;
-    let help = "Device time used, as far as the device measures it";
+    count(to, "protocol_errors", "Wrong answers of the driver", queues, |s| s.protocol_errors)?;
+    let help = "Device time used, if the device measures it";
     let seconds = |s: &Stats| ConstCounter::new(s.busy.as_secs_f64());
     family(to, "xsched_busy", help, Some(&Unit::Seconds), queues, seconds)?;
     count(to, "holds", "Holds that came into effect", queues, |s| s.hold_latency.count())
 }
 
 fn histograms(to: &mut DescriptorEncoder<'_>, queues: &[Named]) -> fmt::Result {
-    let help = "Time from the submit of a command until its completion was seen, of a sample";
+    let help = "Time from the submit of a sampled command until its end was seen";
     family(to, "xsched_latency", help, Some(&Unit::Seconds), queues, |s| Histogram(&s.latency))?;
-    let help = "Time from the order to hold a queue until the hold was in effect";
+    let help = "Time from the order of a hold until it was in effect";
     let unit = Some(&Unit::Seconds);
     family(to, "xsched_hold_latency", help, unit, queues, |s| Histogram(&s.hold_latency))
 }

@@ -203,34 +203,26 @@ impl Scrape {
 
 /// Of the daemon.
 const DAEMON: [Family<Scrape>; 13] = [
-    ("processes", Kind::Level, "Processes that are connected", |s| Some(whole(s.figures.clients))),
-    (
-        "processes_left_out",
-        Kind::Level,
-        "Processes on GPUs that have no series, since there are too many",
-        |s| Some(whole(s.figures.gpu_clients.saturating_sub(s.figures.processes.len() as u64))),
-    ),
+    ("processes", Kind::Level, "Connected processes", |s| Some(whole(s.figures.clients))),
+    ("processes_left_out", Kind::Level, "Processes on GPUs without series, beyond 512", |s| {
+        Some(whole(s.figures.gpu_clients.saturating_sub(s.figures.processes.len() as u64)))
+    }),
     ("connections", Kind::Level, "Connections, also of tools", |s| Some(whole(s.connections))),
-    ("refused_connections", Kind::Count, "Connections refused, since there were too many", |s| {
+    ("refused_connections", Kind::Count, "Connections refused beyond the limit", |s| {
         Some(whole(s.refused))
     }),
     ("decisions", Kind::Count, "Times the policy was asked", |s| Some(whole(s.figures.decisions))),
-    ("orders", Kind::Count, "Orders of the policy to run or to hold", |s| {
-        Some(whole(s.figures.orders))
+    ("orders", Kind::Count, "Orders to run or to hold", |s| Some(whole(s.figures.orders))),
+    ("floor", Kind::Ratio, "Part of each second that lower priorities of a GPU keep", |s| {
+        Some(permille(s.figures.floor_permille.into()))
     }),
-    (
-        "floor",
-        Kind::Ratio,
-        "Part of each second that processes below the highest priority of a GPU keep",
-        |s| Some(permille(s.figures.floor_permille.into())),
-    ),
-    ("floor_slices", Kind::Count, "Times the highest priority of a GPU was held for that", |s| {
+    ("floor_slices", Kind::Count, "Times the highest priority was held for the floor", |s| {
         Some(whole(s.figures.slices))
     }),
     (
         "passed_over",
         Kind::Count,
-        "Times a process no longer held others, since no command of its GPU ended",
+        "Times a process was passed over, since no command of its GPU ended",
         |s| Some(whole(s.figures.passed_over)),
     ),
     ("wakeups", Kind::Count, "Times the scheduler's thread woke", |s| {
@@ -239,13 +231,13 @@ const DAEMON: [Family<Scrape>; 13] = [
     (
         "unscheduled_processes",
         Kind::Level,
-        "Processes on GPUs that the daemon does not schedule, as drivers list them, at most 64",
+        "Processes that drivers list and the daemon does not schedule, at most 64",
         |s| Some(whole(s.outsiders.len() as u64)),
     ),
     (
         "understated_processes",
         Kind::Level,
-        "Processes that use clearly more of a GPU than they report, by the driver's accounting",
+        "Processes that use clearly more than they report, as drivers account it",
         |s| {
             let processes = s.figures.processes.iter();
             Some(whole(processes.filter(|(_, client)| client.is_understated).count() as u64))
@@ -254,14 +246,14 @@ const DAEMON: [Family<Scrape>; 13] = [
     (
         "unscheduled_unknown",
         Kind::Level,
-        "Things that cannot be said of processes past the daemon; `xsched ps` says which",
+        "Things not known of processes past the daemon, which `xsched ps` names",
         |s| Some(whole(s.outsiders_unknown)),
     ),
 ];
 
 /// Of a GPU.
 const GPU: [Family<(GpuStatus, u64)>; 4] = [
-    ("processes", Kind::Level, "Processes that the daemon schedules on the GPU", |(gpu, _)| {
+    ("processes", Kind::Level, "Processes that the daemon schedules", |(gpu, _)| {
         Some(whole(gpu.clients))
     }),
     ("running", Kind::Level, "Processes with work that are not held", |(gpu, _)| {
@@ -273,7 +265,7 @@ const GPU: [Family<(GpuStatus, u64)>; 4] = [
     (
         "unscheduled_processes",
         Kind::Level,
-        "Processes on the GPU that the daemon does not schedule, as its driver lists them",
+        "Processes that the driver lists and the daemon does not schedule",
         |(_, outsiders)| Some(whole(*outsiders)),
     ),
 ];
@@ -283,39 +275,33 @@ const TENANT: [Family<(Total, Present)>; 10] = [
     (
         "device",
         Kind::Time,
-        "Device time used, as processes report it, within what the daemon has seen",
+        "Device time that processes report, within what the daemon has seen",
         |(total, _)| Some(seconds(total.device_ns)),
     ),
     ("holds", Kind::Count, "Holds of processes with work", |(total, _)| Some(whole(total.holds))),
     ("waited", Kind::Time, "Time in which processes had work and were held", |(total, _)| {
         Some(seconds(total.waited_ns))
     }),
-    ("retired_commands", Kind::Count, "Commands that processes say have retired", |(total, _)| {
+    ("retired_commands", Kind::Count, "Commands reported as retired", |(total, _)| {
         Some(whole(total.retired))
     }),
     (
         "past_launches",
         Kind::Count,
-        "Launches that processes say went past the scheduler, on whatever GPU",
+        "Launches reported as past the scheduler, on any GPU",
         |(total, _)| Some(whole(total.past)),
     ),
-    (
-        "lost_leases",
-        Kind::Count,
-        "Holds that the daemon did not renew within the lease",
-        |(total, _)| Some(whole(total.leases_lost)),
-    ),
+    ("lost_leases", Kind::Count, "Holds not renewed within the lease", |(total, _)| {
+        Some(whole(total.leases_lost))
+    }),
     ("processes", Kind::Level, "Processes", |(_, now)| Some(whole(now.processes))),
     ("running", Kind::Level, "Processes with work that are not held", |(_, now)| {
         Some(whole(now.running))
     }),
     ("held", Kind::Level, "Processes with work that are held", |(_, now)| Some(whole(now.held))),
-    (
-        "in_flight_queues",
-        Kind::Level,
-        "Queues of processes that have work in flight, as they say",
-        |(_, now)| Some(whole(now.queues)),
-    ),
+    ("in_flight_queues", Kind::Level, "Queues reported to have work in flight", |(_, now)| {
+        Some(whole(now.queues))
+    }),
 ];
 
 /// A family of histograms of a tenant on a GPU.
@@ -324,13 +310,13 @@ type TimesFamily = (&'static str, &'static str, fn(&Total) -> &Histogram);
 const TENANT_TIMES: [TimesFamily; 3] = [
     (
         "hold_to_quiet",
-        "Time from a hold of a process with work until the daemon saw the last command retire that \
-         the hold came too late for; of holds during which some did",
+        "Time from a hold until the daemon saw the last command retire that it came too late for; \
+         of holds with such commands",
         |total| &total.quiet_times,
     ),
     (
         "hold_to_running",
-        "Time from a hold of a process with work until it could run again with the rest of it",
+        "Time from a hold of a process with work until it could run again",
         |total| &total.hold_times,
     ),
     ("wait", "Time from the begin of work until it could run", |total| &total.wait_times),
@@ -341,25 +327,25 @@ const PROCESS: [Family<ClientStatus>; 19] = [
     (
         "device",
         Kind::Time,
-        "Device time used, as the process reports it, within what the daemon has seen",
+        "Device time that the process reports, within what the daemon has seen",
         |c| Some(c.device_ms as f64 / 1e3),
     ),
-    ("wanted_share", Kind::Ratio, "The share that it has; none without one", |c| {
+    ("wanted_share", Kind::Ratio, "Its share, if it has one", |c| {
         c.share.map(|share| f64::from(share) / 100.0)
     }),
-    ("got_share", Kind::Ratio, "The share of the last second that it got", |c| {
+    ("got_share", Kind::Ratio, "The part of the last second that it got", |c| {
         Some(permille(c.got_permille))
     }),
     (
         "driver_share",
         Kind::Ratio,
-        "The share of the last second that it used by the driver's accounting, if that is known",
+        "The part of the last second that it used, if the driver accounts it",
         |c| c.driver_permille.map(permille),
     ),
     (
         "alone",
         Kind::Level,
-        "Whether it is alone on its GPU: then nothing of it is scheduled or measured",
+        "Whether it is alone on its GPU, and so not scheduled or measured",
         |c| Some(flag(c.state == "alone")),
     ),
     ("priority", Kind::Level, "Its priority", |c| Some(f64::from(c.priority))),
@@ -369,7 +355,7 @@ const PROCESS: [Family<ClientStatus>; 19] = [
     ("held", Kind::Level, "Whether it has work and is held, or is held by hand", |c| {
         Some(flag(c.state == "held"))
     }),
-    ("in_flight_queues", Kind::Level, "Queues of it that have work in flight, as it says", |c| {
+    ("in_flight_queues", Kind::Level, "Queues reported to have work in flight", |c| {
         Some(whole(c.queues))
     }),
     ("holds", Kind::Count, "Holds while it had work", |c| Some(whole(c.holds))),
@@ -378,16 +364,11 @@ const PROCESS: [Family<ClientStatus>; 19] = [
     ("waited", Kind::Time, "Time in which it had work and was held", |c| {
         Some(c.waited_ms as f64 / 1e3)
     }),
-    ("retired_commands", Kind::Count, "Commands that it says have retired", |c| {
-        Some(whole(c.retired))
+    ("retired_commands", Kind::Count, "Commands reported as retired", |c| Some(whole(c.retired))),
+    ("past_launches", Kind::Count, "Launches reported as past the scheduler, on any GPU", |c| {
+        c.past.map(whole)
     }),
-    (
-        "past_launches",
-        Kind::Count,
-        "Launches that it says went past the scheduler, on whatever GPU, since it began",
-        |c| c.past.map(whole),
-    ),
-    ("lost_leases", Kind::Count, "Holds that the daemon did not renew within the lease", |c| {
+    ("lost_leases", Kind::Count, "Holds not renewed within the lease", |c| {
         Some(whole(c.leases_lost))
     }),
     ("understated", Kind::Level, "Whether it uses clearly more than it reports", |c| {
@@ -405,7 +386,7 @@ const UNSCHEDULED: [Family<Outsider>; 2] = [
     (
         "process_driver_share",
         Kind::Ratio,
-        "The share of the last second that it used by the driver's accounting, if that is known",
+        "The part of the last second that it used, if the driver accounts it",
         |one| one.driver_permille.map(permille),
     ),
 ];

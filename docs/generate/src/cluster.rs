@@ -17,33 +17,27 @@ fn band(cell: &Value, name: &str, write: impl Fn(f64) -> String) -> Result<Strin
     Ok(if low == high { median } else { format!("{median} ({low} – {high})") })
 }
 
-/// Whole GPUs, parts of GPUs and classes, by load.
+/// Whole GPUs, parts of GPUs and classes, at a load at which jobs wait.
 pub(crate) fn days() -> Result<String> {
     let mut table = Table::new([
-        "mean duty",
-        "load",
+        "duty",
         "GPUs",
-        "urgent wait P50, s",
-        "P99, s",
-        "urgent run time over alone P50",
-        "P99",
+        "urgent wait P99, s",
+        "urgent run time over alone P99",
         "batch work, GPU h",
-        "GPUs busy",
     ]);
     for path in DAYS {
         let of = record(path)?;
         for cell in list(&of, "cells")? {
-            let ratio = |value: f64| format!("{value:.2}");
+            if number(cell, "/load")? < 1.0 {
+                continue;
+            }
             table.row([
                 percent(number(&of, "/duty")?, 0),
-                number(cell, "/load")?.to_string(),
                 text(cell, "/way")?.to_owned(),
-                band(cell, "interactive.wait_p50_s", thousands)?,
                 band(cell, "interactive.wait_p99_s", thousands)?,
-                band(cell, "interactive.stretch_p50", ratio)?,
-                band(cell, "interactive.stretch_p99", ratio)?,
+                band(cell, "interactive.stretch_p99", |value| format!("{value:.2}"))?,
                 band(cell, "batch.work_gpu_h", thousands)?,
-                band(cell, "busy", |part| percent(part, 1))?,
             ]);
         }
     }
@@ -51,25 +45,30 @@ pub(crate) fn days() -> Result<String> {
     Ok(table.markdown() + &source(command, &DAYS)?)
 }
 
-/// Steps that a gang over nodes keeps.
+/// Skews at which a gang keeps almost all of its steps.
+const NO_LOSS: [&str; 2] = ["10 µs", "1000 µs"];
+
+/// Steps that a gang over the most nodes keeps.
 pub(crate) fn gangs() -> Result<String> {
-    let mut table = Table::new(["held", "step", "skew", "2 nodes", "8 nodes", "64 nodes"]);
+    let mut table = Table::new(["held for", "step", "skew", "steps kept", "kernels wait"]);
     let of = record(GANGS)?;
     for row in list(&of, "cells")?.chunks(3) {
         let Some(first) = row.first() else { continue };
         let skew = text(first, "/skew")?;
+        if NO_LOSS.contains(&skew) {
+            continue;
+        }
         let turn_ms = number(first, "/turn_ms")?;
         let requests = skew == "requests";
         let held = match turn_ms {
-            _ if requests => format!("for requests of {turn_ms} ms"),
-            _ if turn_ms >= 1e3 => format!("for turns of {} s", turn_ms / 1e3),
-            _ => format!("for turns of {turn_ms} ms"),
+            _ if requests => format!("requests of {turn_ms} ms"),
+            _ if turn_ms >= 1e3 => format!("turns of {} s", turn_ms / 1e3),
+            _ => format!("turns of {turn_ms} ms"),
         };
-        let skew = if requests { "each by its own" } else { skew };
+        let skew = if requests { "each its own" } else { skew };
         let mut cells = vec![held, format!("{} ms", number(first, "/step_ms")?), skew.to_owned()];
-        for cell in row {
-            let part = |key: &str| Ok::<_, anyhow::Error>(percent(number(cell, key)?, 1));
-            cells.push(format!("{} ({})", part("/kept/median")?, part("/spun/median")?));
+        for key in ["/kept/median", "/spun/median"] {
+            cells.push(percent(number(row.last().unwrap_or(first), key)?, 1));
         }
         table.row(cells);
     }

@@ -3,25 +3,26 @@
 use anyhow::{Result, ensure};
 use walkdir::WalkDir;
 use xsched_cli::variables::{C_API, POLICY, VARIABLES, Variable};
-use xsched_sim::run::policy_names;
 
-use crate::table::Table;
 use crate::{read, root};
 
 pub(crate) fn reference() -> Result<String> {
-    let mut table = Table::new(["variable", "values", "default", "meaning"]);
+    let mut out = String::new();
     for variable in VARIABLES {
         is_read(variable)?;
         has_its_default(variable)?;
         let values = match variable.values {
-            POLICY => policy_names().join(", "),
+            POLICY => "a [policy](../concepts/policies.md)".to_owned(),
             values => values.replace("day_us", "86_400_000_000").replace('_', ","),
         };
-        let meaning = variable.meaning.to_owned();
-        table.row([format!("`{}`", variable.name), values, variable.default.to_owned(), meaning]);
+        let default = match variable.default {
+            "" => String::new(),
+            default => format!("; {default}"),
+        };
+        out.push_str(&format!("- `{}` ({values}{default}): {}\n", variable.name, variable.meaning));
     }
     nothing_is_missing()?;
-    Ok(table.markdown())
+    Ok(out)
 }
 
 /// Fails if the source does not read the variable, or reads another range.

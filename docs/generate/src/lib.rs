@@ -210,7 +210,7 @@ mod tests {
     }
 
     const BACKENDS: &str = "docs/src/guides/backends.md";
-    /// The hops of the reader's test in ARCHITECTURE.md: a page, and a link on it.
+    /// Hops from the README to what a reader of the code looks for: a page, and a link on it.
     const HOPS: [(&str, &str); 11] = [
         ("README.md", "docs/src/concepts/command.md"),
         ("docs/src/concepts/command.md", "../../../core/src/queue/launch.rs"),

@@ -32,10 +32,15 @@ pub(crate) fn link_as(words: &str, path: &str) -> String {
 pub(crate) fn source(command: &str, records: &[&str]) -> Result<String> {
     let links: Vec<_> = records.iter().map(|path| link(path)).collect();
     let first = records.first().context("a table without a record")?;
-    let folder = first.split('/').next().unwrap_or_default();
+    let made = made(command, first.split('/').next().unwrap_or_default())?;
+    Ok(format!("{made}: {}.\n", links.join(", ")))
+}
+
+/// The line below a table whose rows link to the records of a folder, without its end.
+pub(crate) fn made(command: &str, folder: &str) -> Result<String> {
     let summary = record(&format!("{folder}/summary.json"))?;
     let (day, commit) = (text(&summary, "/date")?, text(&summary, "/commit")?);
-    Ok(format!("\nBy `{command}`, {day}, commit {commit}: {}.\n", links.join(", ")))
+    Ok(format!("\nBy `{command}`, {day}, commit {commit}"))
 }
 
 /// The values of a list.
