@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum, value_parser};
 use clap_complete::Shell;
+use serde::Serialize;
 use xsched_console::program::EXIT_CODES;
 use xsched_launch::{Class, LaunchArgs, Messages, Scheduling};
 use xsched_sim::scenario::System;
@@ -298,7 +299,8 @@ pub(crate) struct PidArgs {
 
 /// The exit codes of the doctor.
 const DOCTOR_CODES: &str = "Exit codes: 2 for bad input or a program that cannot be started, the \
-                            program's if one is named, and else 0, whatever is found.";
+                            program's if one is named, 1 if `--for` finds something missing or \
+                            wrong, and else 0, whatever is found.";
 
 #[derive(Debug, Args)]
 pub(crate) struct DoctorArgs {
@@ -309,9 +311,10 @@ pub(crate) struct DoctorArgs {
     /// Print what happens to each function of CUDA's driver and HIP's runtime.
     #[arg(long, conflicts_with_all = ["json", "program"])]
     pub(crate) functions: bool,
-    /// Say instead whether this node is set up for an engine of clusters.
+    /// Say instead whether this node is set up for an engine of clusters, and end with code 1 if
+    /// something is missing or wrong. A warning does not count.
     #[arg(long = "for", value_enum, value_name = "ENGINE",
-        conflicts_with_all = ["json", "program", "functions"])]
+        conflicts_with_all = ["program", "functions"])]
     pub(crate) engine: Option<Engine>,
     /// Ask the drivers, and print what they say for the process that reports.
     #[arg(long, hide = true, conflicts_with_all = ["json", "program"])]
@@ -322,7 +325,8 @@ pub(crate) struct DoctorArgs {
 }
 
 /// Engines of clusters.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
+#[serde(rename_all = "lowercase")]
 pub(crate) enum Engine {
     /// Slurm, with the plugin `spank_xsched.so`.
     Slurm,

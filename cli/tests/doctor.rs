@@ -250,3 +250,17 @@ fn programs_that_cannot_be_started_are_errors() {
     assert!(problems(&document["program"]["problems"])[0].contains("no file"));
     assert_eq!(doctor(&["program"]).output().expect("it runs").status.code(), Some(2));
 }
+
+#[test]
+fn a_node_that_is_not_set_up_for_an_engine_ends_with_1() {
+    for engine in ["slurm", "podman", "kubernetes", "ray"] {
+        let mut command = doctor(&["--for", engine, "--json"]);
+        let output = command.env("SLURM_CONF", "/nowhere/slurm.conf").output().expect("it runs");
+        assert_eq!(output.status.code(), Some(1), "{output:?}");
+        let document = document(&output);
+        assert_eq!((&document["schema"], &document["engine"]), (&json!(1), &json!(engine)));
+        let wrong = problems(&document["problems"]);
+        assert!(wrong[0].contains("xschedd does not answer"), "{wrong:?}");
+        assert!(text(&output.stderr).contains(": not set up\n"), "{output:?}");
+    }
+}

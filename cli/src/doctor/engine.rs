@@ -5,15 +5,33 @@ mod ray;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use serde::Serialize;
+
 use super::daemon::Daemon;
 use super::problem::Problem;
 use crate::args::Engine;
 
-/// Facts about an engine, and what is wrong.
-#[derive(Debug, Default)]
+/// The number of the form of the JSON document.
+const SCHEMA: u32 = 1;
+
+/// Facts about an engine, and what is wrong; everything, as `--json` writes it.
+#[derive(Debug, Serialize)]
 pub(super) struct Findings {
-    pub(super) lines: Vec<(&'static str, String)>,
+    schema: u32,
+    version: &'static str,
+    pub(super) engine: Engine,
+    pub(super) facts: Vec<Fact>,
+    /// Checks that failed: something is missing or wrong.
     pub(super) problems: Vec<Problem>,
+    /// Parts of the set-up that work, but not for everything or not for long.
+    pub(super) warnings: Vec<Problem>,
+}
+
+/// A fact about an engine.
+#[derive(Debug, PartialEq, Eq, Serialize)]
+pub(super) struct Fact {
+    pub(super) name: &'static str,
+    pub(super) value: String,
 }
 
 /// Where container engines look for devices, the later before the earlier.
@@ -42,7 +60,14 @@ impl Findings {
         slurm_conf: Option<PathBuf>,
         daemon: &Daemon,
     ) -> Self {
-        let mut findings = Self::default();
+        let mut findings = Self {
+            schema: SCHEMA,
+            version: env!("CARGO_PKG_VERSION"),
+            engine,
+            facts: Vec::new(),
+            problems: Vec::new(),
+            warnings: Vec::new(),
+        };
         match &daemon.policy {
             Some(policy) => findings.say("xschedd", format!("answers, policy {policy}")),
             None => findings.miss(
@@ -62,12 +87,16 @@ impl Findings {
         findings
     }
 
-    fn say(&mut self, what: &'static str, value: impl Into<String>) {
-        self.lines.push((what, value.into()));
+    fn say(&mut self, name: &'static str, value: impl Into<String>) {
+        self.facts.push(Fact { name, value: value.into() });
     }
 
     fn miss(&mut self, what: impl Into<String>, action: impl Into<String>) {
         self.problems.push(Problem::new(what, action));
+    }
+
+    fn warn(&mut self, what: impl Into<String>, action: impl Into<String>) {
+        self.warnings.push(Problem::new(what, action));
     }
 
     fn slurm(&mut self, file: &Path) {
@@ -79,7 +108,7 @@ impl Findings {
         let tracks = value(&text, "ProctrackType").unwrap_or("proctrack/cgroup");
         self.say("tracks by", tracks);
         if tracks != "proctrack/cgroup" {
-            self.miss(
+            self.warn(
                 format!("with {tracks}, a grant is for the first process of each task alone"),
                 "set ProctrackType=proctrack/cgroup",
             );
@@ -96,7 +125,7 @@ impl Findings {
         let mut words = line.split_whitespace();
         if words.next() == Some("required") {
             let what = "without its file, a plugin that is `required` makes every srun fail";
-            self.miss(what, "write `optional` instead");
+            self.warn(what, "write `optional` instead");
         }
         let files = words.filter_map(|word| match word.split_once('=') {
             None => word.starts_with('/').then_some(word),
@@ -202,9 +231,12 @@ mod tests {
         Daemon::answering(if is_there { Ok(status) } else { Err(NodeError::Closed) })
     }
 
+    fn texts(problems: Vec<Problem>) -> Vec<String> {
+        problems.into_iter().map(|problem| problem.what).collect()
+    }
+
     pub(super) fn whats(engine: Engine, root: &Path, is_there: bool) -> Vec<String> {
-        let findings = Findings::of(engine, root, None, &daemon(is_there));
-        findings.problems.into_iter().map(|problem| problem.what).collect()
+        texts(Findings::of(engine, root, None, &daemon(is_there)).problems)
     }
 
     #[test]
@@ -219,12 +251,14 @@ mod tests {
         };
         write("slurm.conf", "ClusterName=a\nproctracktype=proctrack/linuxproc # old\n");
         let found = of(true);
-        assert!(found[0].contains("linuxproc") && found[1].contains("no line"), "{found:?}");
+        assert!(found.len() == 1 && found[0].contains("no line"), "{found:?}");
+        let warned = || texts(Findings::of(Engine::Slurm, root, None, &daemon(true)).warnings);
+        assert!(warned()[0].contains("linuxproc"), "{:?}", warned());
         write("slurm.conf", "ProctrackType=proctrack/cgroup\n");
         write("plugstack.conf", "required /none/spank_xsched.so xsched=/none/xsched\n");
         let found = of(true);
-        assert!(found[0].contains("required") && found[1].contains("/none/spank"), "{found:?}");
-        assert!(found[2].contains("/none/xsched"), "{found:?}");
+        assert!(found[0].contains("/none/spank") && found[1].contains("/none/xsched"), "{found:?}");
+        assert!(warned().len() == 1 && warned()[0].contains("required"), "{:?}", warned());
         let plugin = root.join(PLUGIN);
         fs::write(&plugin, "").expect("a file");
         write("plugstack.conf", &format!("optional {} default=batch\n", plugin.display()));
@@ -270,7 +304,8 @@ mod tests {
         write("etc/cdi/nvidia.yaml", "kind: nvidia.com/gpu\n");
         write("run/cdi/xsched-claim-a.json", "{}");
         assert_eq!(of(), [""; 0]);
-        let lines = Findings::of(Engine::Kubernetes, root, None, &daemon(true)).lines;
-        assert!(lines.contains(&("claims", "1".to_owned())), "{lines:?}");
+        let facts = Findings::of(Engine::Kubernetes, root, None, &daemon(true)).facts;
+        let claims = Fact { name: "claims", value: "1".to_owned() };
+        assert!(facts.contains(&claims), "{facts:?}");
     }
 }

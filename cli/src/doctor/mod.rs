@@ -23,12 +23,13 @@ use std::path::Path;
 use serde::Serialize;
 use xsched_console::machine::Machine;
 use xsched_console::output::{Output, Outputs, Places};
-use xsched_console::program::EXIT_OK;
+use xsched_console::program::{EXIT_FINDING, EXIT_OK};
 use xsched_launch::LaunchError;
 
-use crate::args::DoctorArgs;
+use crate::args::{DoctorArgs, Engine};
 use crate::error::CliError;
 use daemon::Daemon;
+use engine::Findings;
 use environment::Environment;
 use mps::Mps;
 use nodes::Node;
@@ -87,14 +88,10 @@ pub(crate) fn execute(args: &DoctorArgs) -> Result<u8, CliError> {
         Outputs::prepare(Places::default())?.tables().print(&interposer::reference())?;
         return Ok(EXIT_OK);
     }
-    if let Some(engine) = args.engine {
-        let daemon = Daemon::here(&xsched_node::SocketPath::from_env());
-        let file = std::env::var_os("SLURM_CONF").map(Into::into);
-        let findings = engine::Findings::of(engine, Path::new(ROOT), file, &daemon);
-        Outputs::prepare(Places::default())?.tables().print(&text::engine(engine, &findings))?;
-        return Ok(EXIT_OK);
-    }
     let outputs = Outputs::prepare(Places { json: args.json.as_deref(), ..Places::default() })?;
+    if let Some(engine) = args.engine {
+        return examine(engine, &outputs);
+    }
     let place = Place::find();
     let mut report = Report::here(&place);
     outputs.tables().print(&text::machine(&report))?;
@@ -111,6 +108,18 @@ pub(crate) fn execute(args: &DoctorArgs) -> Result<u8, CliError> {
         output.write(|out| xsched_sim::report::write_json(out, &report))?;
     }
     tried.unwrap_or(Ok(EXIT_OK))
+}
+
+/// Reports whether this node is set up for an engine.
+fn examine(engine: Engine, outputs: &Outputs) -> Result<u8, CliError> {
+    let daemon = Daemon::here(&xsched_node::SocketPath::from_env());
+    let file = std::env::var_os("SLURM_CONF").map(Into::into);
+    let findings = Findings::of(engine, Path::new(ROOT), file, &daemon);
+    if let Some(output) = &outputs.json {
+        output.write(|out| xsched_sim::report::write_json(out, &findings))?;
+    }
+    outputs.tables().print(&text::engine(&findings))?;
+    Ok(if findings.problems.is_empty() { EXIT_OK } else { EXIT_FINDING })
 }
 
 impl Report {

@@ -57,8 +57,8 @@ impl Section {
 }
 
 /// Tells whether this node is set up for an engine.
-pub(super) fn engine(engine: Engine, findings: &Findings) -> String {
-    let name = match engine {
+pub(super) fn engine(findings: &Findings) -> String {
+    let name = match findings.engine {
         Engine::Slurm => "Slurm",
         Engine::Podman => "Podman",
         Engine::Kubernetes => "Kubernetes",
@@ -66,7 +66,8 @@ pub(super) fn engine(engine: Engine, findings: &Findings) -> String {
     };
     let state = if findings.problems.is_empty() { "set up" } else { "not set up" };
     let mut section = Section::new(format!("{name}: {state}"));
-    findings.lines.iter().for_each(|(what, value)| section.line(what, &plain(value)));
+    findings.facts.iter().for_each(|fact| section.line(fact.name, &plain(&fact.value)));
+    findings.warnings.iter().for_each(|warning| section.line("warning:", &warning.to_string()));
     section.end(&findings.problems)
 }
 

@@ -93,6 +93,23 @@ fn a_granted_process_has_its_class_by_the_name_of_the_grant_and_keeps_it() {
 }
 
 #[test]
+fn a_node_with_a_mere_warning_is_set_up() {
+    let node = Node::new();
+    let file = node.folder.path().join("slurm.conf");
+    fs::write(&file, "ProctrackType=proctrack/linuxproc\n").expect("a file");
+    let plugin = node.folder.path().join("spank_xsched.so");
+    fs::write(&plugin, "").expect("a file");
+    let line = format!("optional {} default=batch\n", plugin.display());
+    fs::write(file.with_file_name("plugstack.conf"), line).expect("a file");
+    let mut command = node.xsched(&["doctor", "--for", "slurm", "--json"]);
+    let output = command.env("SLURM_CONF", &file).output().expect("it runs");
+    let document: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let counts = |key: &str| document[key].as_array().map(Vec::len);
+    assert_eq!((counts("problems"), counts("warnings")), (Some(0), Some(1)), "{document}");
+}
+
+#[test]
 fn a_daemon_that_leaves_lets_everything_run_and_one_that_comes_back_is_told() {
     let mut node = Node::new();
     let background = node.background("count", &[]);
