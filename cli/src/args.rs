@@ -11,6 +11,8 @@ use xsched_console::program::EXIT_CODES;
 use xsched_launch::{Class, LaunchArgs, Messages, Scheduling};
 use xsched_sim::scenario::System;
 
+use crate::meaning;
+
 /// Most seeds that a run or a comparison takes.
 const MAX_SEEDS: u64 = 1_000_000;
 
@@ -41,13 +43,13 @@ pub(crate) enum Command {
     /// List the processes that the scheduler of this node, xschedd, knows: who runs, who is held.
     ///
     /// Users see their own processes, administrators all.
-    #[command(after_help = EXIT_CODES)]
+    #[command(after_help = EXIT_CODES, after_long_help = meaning::of_ps())]
     Ps(PsArgs),
     /// Show the GPUs and processes of this node as they change.
     ///
-    /// The keys are named in the last line; `?` says what the columns mean, and `q` leaves. If the
-    /// daemon goes away, it says so and goes on when there is one. Without a terminal it prints one
-    /// frame.
+    /// The keys are named in the last line; `?` says what columns and states mean, and `q` leaves.
+    /// If the daemon goes away, it says so and goes on when there is one. Without a terminal it
+    /// prints one frame.
     #[command(after_help = EXIT_CODES)]
     Top(TopArgs),
     /// Tell the scheduler of this node, xschedd, what to do.

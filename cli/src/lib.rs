@@ -13,6 +13,7 @@ mod error;
 mod launch;
 mod lv3;
 mod manual;
+mod meaning;
 mod node;
 mod paper;
 mod record;

@@ -14,6 +14,7 @@ use xsched_node::{
 
 use crate::args::{CheckArgs, Control, GrantArgs, PsArgs, SetArgs};
 use crate::error::CliError;
+use crate::meaning::COLUMNS;
 
 /// For how long an answer is waited for.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
@@ -55,10 +56,7 @@ pub(crate) fn policy_of(status: &Status) -> String {
 }
 
 fn report(status: &Status) -> String {
-    let header = [
-        "pid", "uid", "<tenant", "<program", "<GPU", "<state", "since s", "priority", "share %",
-        "GPU s", "holds",
-    ];
+    let header = COLUMNS.map(|(name, _)| name);
     let title = format!("processes, policy {}", policy_of(status));
     let mut text = table(&title, &header, status.clients.iter().map(row));
     let in_gangs = status.clients.iter().filter(|client| client.gang.is_some());

@@ -41,22 +41,15 @@ pub(super) const COLUMNS: [Column; 15] = [
     column("PROGRAM", "what it calls itself", 16, false, 1, |_, c| plain(&c.name)),
     column("TENANT", "its tenant, or its grant", 12, false, 13, |_, c| plain(&c.tenant)),
     column("GPU", "its GPU; a process has a row for each", 10, false, 3, |_, c| plain(&c.device)),
-    column(
-        "STATE",
-        "alone on its GPU and not scheduled, idle, running, or held",
-        7,
-        false,
-        0,
-        |_, c| c.state.clone(),
-    ),
-    column("SINCE", "for how long that has been so", 9, true, 6, |_, c| ms(c.since_ms)),
+    column("STATE", "one of the states below", 7, false, 0, |_, c| c.state.clone()),
+    column("SINCE", "time in this state", 9, true, 6, |_, c| ms(c.since_ms)),
     column("HELD BY", "what runs instead, or `hand` for a user", 11, false, 7, State::held_by),
-    column("PRIO", "its priority, -255 to 255; the higher comes first", 4, true, 4, |_, c| {
+    column("PRIO", "its priority, -256 to 255; the higher comes first", 4, true, 4, |_, c| {
         c.priority.to_string()
     }),
     column(
         "SHARE GOT/WANTED",
-        "part of the last second that it had the GPU, and that it asks for",
+        "percent of the last second that it had the GPU, and that it asks for",
         22,
         false,
         2,
@@ -70,7 +63,7 @@ pub(super) const COLUMNS: [Column; 15] = [
     }),
     column(
         "DRIVER",
-        "use by the driver: ! is clearly more than reported, v a lower class for that",
+        "percent of the last second by the driver: ! is clearly more than reported, v a lower class for that",
         7,
         false,
         12,

@@ -10,6 +10,7 @@ use xsched_node::{ClientStatus, GpuStatus, Outsider};
 
 use super::columns::{COLUMNS, Column, columns, plain};
 use super::state::{Mode, State, clock, span};
+use crate::meaning::STATES;
 use crate::node::policy_of;
 
 /// Lines above the lists: what is in charge, and two headers.
@@ -41,11 +42,14 @@ pub(super) fn draw(state: &mut State, area: Rect, buffer: &mut Buffer, now: Syst
     }
 }
 
-/// Draws what columns mean.
+/// Draws what columns and states mean.
 fn draw_help(area: Rect, buffer: &mut Buffer) {
     let mut page = Page { area, buffer, y: area.y };
     for Column { title, meaning, .. } in &COLUMNS {
         page.line(&format!("{title:<17} {meaning}"), Style::new());
+    }
+    for (state, meaning) in STATES {
+        page.line(&format!("{state:<17} {meaning}"), dim());
     }
 }
 
@@ -219,7 +223,7 @@ fn outsider(state: &State, outsider: &Outsider) -> String {
 fn foot(state: &State) -> String {
     match &state.mode {
         Mode::Filter => format!("filter: {}_", state.filter),
-        Mode::Help => "what the columns mean; any key ends this".to_owned(),
+        Mode::Help => "what columns and states mean; any key ends this".to_owned(),
         Mode::Priority { pid, text } => format!("priority of {pid}, -255 to 255: {text}_"),
         Mode::Confirm { words, .. } => format!("{words}? y or n"),
         Mode::Normal if state.note.is_empty() => KEYS.to_owned(),

@@ -236,8 +236,9 @@ fn what_is_asked_of_a_process_ends_with_it() {
 fn a_question_mark_says_what_the_columns_mean() {
     let mut state = state();
     press(&mut state, "?");
-    let shown = frame(&mut state, 100, 20);
+    let shown = frame(&mut state, 100, 21);
     assert!(shown.contains("HELD BY           what runs instead"), "{shown}");
+    assert!(shown.contains("\nheld              work that waits"), "{shown}");
     assert_eq!(press(&mut state, "q"), None, "any key ends it");
     assert!(frame(&mut state, 100, 20).contains("train.py"));
 }
