@@ -264,3 +264,21 @@ fn a_node_that_is_not_set_up_for_an_engine_ends_with_1() {
         assert!(text(&output.stderr).contains(": not set up\n"), "{output:?}");
     }
 }
+
+#[test]
+fn a_socket_at_which_no_daemon_listens_is_named_once() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let socket = folder.path().join("socket");
+    drop(std::os::unix::net::UnixListener::bind(&socket).expect("a socket"));
+    let output = doctor(&[]).env("XSCHED_SOCKET", &socket).output().expect("it runs");
+    let report = text(&output.stdout);
+    let part = report.split("\nxschedd\n").nth(1).and_then(|rest| rest.split("\n\n").next());
+    let part = part.expect("a part of the report");
+    assert_eq!(part.matches(&socket.display().to_string()).count(), 1, "{part}");
+    assert!(part.contains("the socket is there, and "), "{part}");
+    // Both places may be one.
+    let mut command = doctor(&["--for", "kubernetes"]);
+    command.env_remove("XSCHED_SOCKET").env("XDG_RUNTIME_DIR", "/run");
+    let said = text(&command.output().expect("it runs").stdout);
+    assert!(said.matches("/run/xsched/socket").count() <= 1, "{said}");
+}

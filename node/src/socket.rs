@@ -30,13 +30,19 @@ impl SocketPath {
             return Self(vec![path.into()]);
         }
         let of_user = set("XDG_RUNTIME_DIR").map(|dir| PathBuf::from(dir).join("xsched/socket"));
-        Self(of_user.into_iter().chain(["/run/xsched/socket".into()]).collect())
+        Self::any_of(of_user.into_iter().chain(["/run/xsched/socket".into()]))
     }
 
-    /// Takes several paths, the preferred one first.
+    /// Takes several paths, the preferred one first, and each once.
     #[must_use]
     pub fn any_of(paths: impl IntoIterator<Item = PathBuf>) -> Self {
-        Self(paths.into_iter().collect())
+        let mut all = Vec::new();
+        for path in paths {
+            if !all.contains(&path) {
+                all.push(path);
+            }
+        }
+        Self(all)
     }
 
     /// The first path at which there is something, or else the last.
@@ -99,5 +105,24 @@ impl fmt::Display for SocketPath {
             write!(f, "{}{}", if at == 0 { "" } else { " or " }, path.display())?;
         }
         Ok(())
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_that_is_said_twice_is_one() {
+        let paths = ["/run/a", "/run/b", "/run/a"].map(PathBuf::from);
+        assert_eq!(SocketPath::any_of(paths).to_string(), "/run/a or /run/b");
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_socket_is_said_beside_its_path_and_does_not_name_it_again() {
+        let at = Path::new("/nowhere/xschedd");
+        let error = SocketPath::from(at).connect(Duration::from_secs(1)).expect_err("no daemon");
+        let said = format!("xschedd at {}: {error}", at.display());
+        assert!(!error.to_string().contains("socket"), "{said}");
     }
 }

@@ -359,7 +359,7 @@ pub struct Outsider {
 #[non_exhaustive]
 pub enum NodeError {
     /// The socket.
-    #[error("the socket: {0}; is xschedd running?")]
+    #[error("{0}; is xschedd running?")]
     Socket(#[from] io::Error),
     /// User that may not connect.
     #[error(

@@ -46,7 +46,13 @@ impl Daemon {
         let is_there = socket.exists();
         let (status, why) = match answer {
             Ok(status) => (status, None),
-            Err(error) => (Status::default(), Some(error.to_string()).filter(|_| is_there)),
+            Err(error) => {
+                let why = match error {
+                    NodeError::Socket(error) => error.to_string(),
+                    error => error.to_string(),
+                };
+                (Status::default(), Some(why).filter(|_| is_there))
+            }
         };
         let is_gone = status.schema == 0;
         let more = status.clients.iter().filter(|client| client.is_understated);
@@ -75,10 +81,17 @@ impl Daemon {
             Problem::new(what, action)
         });
         let silent = self.why.iter().map(|why| {
-            let what = format!("{} is there, and {why}", display(&self.socket));
-            Problem::new(what, "start xschedd, or ask its administrator for access")
+            Problem::new(
+                format!("the socket is there, and {why}"),
+                "start xschedd, or ask its administrator for access",
+            )
         });
         past.chain(more).chain(silent).collect()
+    }
+
+    /// The path of the socket that does not answer, or else all at which programs look for it.
+    pub(super) fn place(&self) -> String {
+        self.why.as_ref().map_or_else(|| self.sockets.clone(), |_| display(&self.socket))
     }
 }
 

@@ -105,7 +105,7 @@ pub(super) fn machine(report: &Report) -> String {
 
 fn daemon(daemon: &Daemon, problems: &[Problem]) -> String {
     let mut section = Section::new("xschedd");
-    section.line("socket", &daemon.sockets);
+    section.line("socket", &daemon.place());
     match &daemon.policy {
         Some(policy) => {
             let (processes, past) = (daemon.processes, daemon.not_scheduled.len());
