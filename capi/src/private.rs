@@ -488,6 +488,13 @@ pub unsafe extern "C" fn xsched_private_priority(
     })
 }
 
+/// For the package for Python: the version of this library, which is never freed.
+// SAFETY: no other library has a function of this name.
+#[unsafe(no_mangle)]
+pub extern "C" fn xsched_private_version() -> *const c_char {
+    concat!(env!("CARGO_PKG_VERSION"), "\0").as_ptr().cast()
+}
+
 fn auto_queue(process: &Process, hwq: u64, auto: &AutoQueue) -> Answer<u64> {
     let lower = |refusal: Refusal| {
         // The device says each reason once, and the interposer's counts have those of all streams.

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 from typing import Any, Callable, Dict, List, Tuple
 
 from ._callbacks import LAUNCH, Function, Launch, callbacks
-from ._library import load
+from ._library import LibraryVersionError, load, path_of, version_of
 from ._types import (
     TIMESLICE_UNLIMITED,
     Deadline,
@@ -74,7 +74,12 @@ _LIMITS: Dict[Any, Tuple[int, int]] = {
 
 def declare(library: ctypes.CDLL, arguments: Dict[str, List[Any]]) -> SimpleNamespace:
     """The functions of a library, which take these arguments and answer a result. They raise
-    OverflowError for an integer that does not fit, and TypeError for what is none."""
+    OverflowError for an integer that does not fit, and TypeError for what is none.
+
+    Raises LibraryVersionError if it lacks one."""
+    for name in arguments:
+        if not hasattr(library, name):
+            raise LibraryVersionError(path_of(library), version_of(library), f"it lacks {name}")
     functions = {name: _checked(library, name, types) for name, types in arguments.items()}
     return SimpleNamespace(**functions)
 
@@ -100,7 +105,7 @@ def _checked(library: ctypes.CDLL, name: str, types: List[Any]) -> Callable[...,
 
 @lru_cache(maxsize=None)
 def preempt() -> SimpleNamespace:
-    """The functions of libpreempt.so. Raises LibraryNotFoundError."""
+    """The functions of libpreempt.so. Raises LibraryNotFoundError and LibraryVersionError."""
     library = load("preempt")
     functions = declare(library, _ARGUMENTS)
     # Additions, which the C++ library lacks.
@@ -113,6 +118,13 @@ def preempt() -> SimpleNamespace:
         explain.restype = ctypes.c_char_p
         functions.XSchedGetLastErrorString = explain
     return functions
+
+
+def platform(name: str, arguments: Dict[str, List[Any]]) -> SimpleNamespace:
+    """The functions of a platform's library. Raises LibraryNotFoundError and LibraryVersionError."""
+    # That of another version says which it is.
+    preempt()
+    return declare(load(name), arguments)
 
 
 def last_error() -> str:

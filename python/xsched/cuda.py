@@ -7,8 +7,7 @@ from functools import lru_cache
 from types import SimpleNamespace
 from typing import Tuple
 
-from ._capi import declare
-from ._library import load
+from ._capi import platform
 from ._types import HwQueueHandle, XResult
 
 __all__ = ["XSchedCuda"]
@@ -19,9 +18,9 @@ CUstream = int
 
 @lru_cache(maxsize=None)
 def functions() -> SimpleNamespace:
-    """The functions of the library. Raises LibraryNotFoundError."""
+    """The functions of the library. Raises LibraryNotFoundError and LibraryVersionError."""
     arguments = [POINTER(c_uint64), c_void_p]
-    return declare(load("halcuda"), {"CudaQueueCreate": arguments, "CudaQueueGet": arguments})
+    return platform("halcuda", {"CudaQueueCreate": arguments, "CudaQueueGet": arguments})
 
 
 class XSchedCuda:

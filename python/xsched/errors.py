@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Dict, Optional, Type
 
 from ._capi import last_error
-from ._library import LibraryNotFoundError
+from ._library import LibraryNotFoundError, LibraryVersionError
 from ._types import XResult
 
 __all__ = [
@@ -13,6 +13,7 @@ __all__ = [
     "HardwareError",
     "InvalidValueError",
     "LibraryNotFoundError",
+    "LibraryVersionError",
     "NotAllowedError",
     "NotFoundError",
     "NotSupportedError",

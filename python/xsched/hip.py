@@ -7,8 +7,7 @@ from functools import lru_cache
 from types import SimpleNamespace
 from typing import Tuple
 
-from ._capi import declare
-from ._library import load
+from ._capi import platform
 from ._types import HwQueueHandle, XResult
 
 __all__ = ["XSchedHip"]
@@ -19,13 +18,13 @@ hipStream_t = int
 
 @lru_cache(maxsize=None)
 def functions() -> SimpleNamespace:
-    """The functions of the library. Raises LibraryNotFoundError."""
+    """The functions of the library. Raises LibraryNotFoundError and LibraryVersionError."""
     handle = POINTER(c_uint64)
     arguments = {
         "HipQueueCreate": [handle, c_void_p],
         "HipStreamQueueCreate": [handle, POINTER(c_void_p), c_int64],
     }
-    return declare(load("halhip"), arguments)
+    return platform("halhip", arguments)
 
 
 class XSchedHip:

@@ -8,8 +8,7 @@ from types import SimpleNamespace
 from typing import Tuple
 
 from ._callbacks import Function, Launch
-from ._capi import create_command, declare
-from ._library import load
+from ._capi import create_command, platform
 from ._types import HwCommandHandle, HwQueueHandle, XResult
 
 __all__ = ["XSchedHost"]
@@ -17,10 +16,10 @@ __all__ = ["XSchedHost"]
 
 @lru_cache(maxsize=None)
 def functions() -> SimpleNamespace:
-    """The functions of the library. Raises LibraryNotFoundError."""
+    """The functions of the library. Raises LibraryNotFoundError and LibraryVersionError."""
     out = POINTER(c_uint64)
-    return declare(
-        load("halhost"),
+    return platform(
+        "halhost",
         {
             "HostQueueCreate": [out],
             "HostCommandCreateTimed": [out, c_int64],

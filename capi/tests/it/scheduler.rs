@@ -1,6 +1,6 @@
 //! Schedulers and the environment. Rows W-C3 and W-C7 of the C++ XSched's defects.
 
-use std::ffi::{OsStr, c_void};
+use std::ffi::{CStr, OsStr, c_void};
 use std::os::unix::ffi::OsStrExt;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 use std::time::Duration;
@@ -284,6 +284,9 @@ alone!(a_priority_that_the_program_has_set_stays, [("XSCHED_AUTO_XQUEUE", "ON")]
     assert_eq!(priority_of(stream_of_priority(3)), 3);
     // SAFETY: null may be given.
     assert_ne!(unsafe { xsched_private_priority(xq, std::ptr::null_mut()) }, kXSchedSuccess);
+    // SAFETY: it is a text that is never freed.
+    let version = unsafe { CStr::from_ptr(xsched_private_version()) };
+    assert_eq!(version.to_str(), Ok(env!("CARGO_PKG_VERSION")));
 });
 
 alone!(
