@@ -168,7 +168,7 @@ pub(crate) enum Control {
     /// Put another policy in charge. For administrators.
     #[command(after_help = policies())]
     Policy(PolicyArgs),
-    /// Change the priority or the share of a process.
+    /// Change the class, the priority or the share of a process.
     #[command(after_help = EXIT_CODES)]
     Set(SetArgs),
     /// Hold a process until it is released.
@@ -274,12 +274,16 @@ pub(crate) struct PolicyArgs {
 
 #[derive(Debug, Args)]
 #[command(group(
-    ArgGroup::new("change").required(true).multiple(true).args(["priority", "share", "active"])
+    ArgGroup::new("change").required(true).multiple(true)
+        .args(["class", "priority", "share", "active"])
 ))]
 pub(crate) struct SetArgs {
     /// The process.
     #[arg(value_name = "PID")]
     pub(crate) pid: i32,
+    /// Priority of the process, by the name of a class.
+    #[arg(long, value_enum, conflicts_with = "priority")]
+    pub(crate) class: Option<Class>,
     /// Priority of the process, −256 to 255.
     #[arg(long, value_name = "N", allow_negative_numbers = true,
         value_parser = value_parser!(i32).range(-256..=255))]

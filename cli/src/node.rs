@@ -7,6 +7,7 @@ use xsched_console::output::Stream;
 use xsched_console::table::table;
 use xsched_daemon::config::{Config, missing_hint, unused_share};
 use xsched_daemon::{Daemon, is_shown};
+use xsched_launch::Class;
 use xsched_node::{
     Answer, Changed, ClientStatus, Grant, Grantee, NodeError, Outsider, Request, SocketPath,
     Status, Wire,
@@ -199,7 +200,8 @@ pub(crate) fn control(command: &Control) -> Result<Ending, CliError> {
     let request = match command {
         Control::Policy(args) => Request::Policy { name: args.name.clone() },
         Control::Set(args) => {
-            let SetArgs { pid, priority, share, active } = *args;
+            let SetArgs { pid, class, priority, share, active } = *args;
+            let priority = priority.or(class.map(Class::priority));
             Request::Set { pid, priority, share, active }
         }
         Control::Hold(args) => Request::Hold { pid: args.pid },

@@ -122,6 +122,10 @@ fn what_differs_from_the_file_is_listed_until_it_is_reloaded() {
     assert_eq!(node.status().changed, []);
     assert!(!node.told(&["ps"]).contains("changed by hand"));
     node.told(&["ctl", "policy", "wfq"]);
+    node.told(&["ctl", "set", &pid, "--class", "batch"]);
+    assert_eq!(node.status().clients[0].priority, -100);
+    let why = node.refused(&["ctl", "set", &pid, "--class", "batch", "--priority", "5"]);
+    assert!(why.contains("cannot be used with"), "{why}");
     node.told(&["ctl", "set", &pid, "--priority", "5"]);
     let why = node.refused(&["ctl", "set", &pid, "--priority", "11"]);
     assert!(why.contains("above 10, the highest of tenant `all`"), "{why}");
@@ -345,7 +349,8 @@ fn what_cannot_be_written_or_begun_is_an_error_and_loses_nothing() {
     assert_eq!(status.code(), Some(2));
     assert_eq!(fs::read_to_string(&out).expect("a file"), "an earlier record");
     let why = node.refused(&["ctl", "set", "1"]);
-    assert!(["--priority", "--share", "--active"].iter().all(|one| why.contains(one)), "{why}");
+    let options = ["--class", "--priority", "--share", "--active"];
+    assert!(options.iter().all(|one| why.contains(one)), "{why}");
 }
 
 #[test]

@@ -80,6 +80,15 @@ fn a_policy_is_a_name_or_a_table() {
 }
 
 #[test]
+fn a_priority_is_a_number_or_the_name_of_a_class() {
+    let named = "[[tenant]]\nname = \"a\"\npriority = \"batch\"\npriority_max = \"interactive\"";
+    let number = "[[tenant]]\nname = \"a\"\npriority = -100\npriority_max = 100";
+    assert_eq!(parse(named).expect("a configuration"), parse(number).expect("a configuration"));
+    let normal = parse("[[tenant]]\nname = \"a\"\npriority_max = \"normal\"");
+    assert_eq!(normal.map(|config| config.tenants[0].priority_max), Ok(Some(Priority::DEFAULT)));
+}
+
+#[test]
 fn mistakes_are_named_with_their_line_and_what_to_do() {
     for (text, line, part) in [
         ("[policy]\nname = \"none\"", 2, "unknown policy; known are"),
@@ -114,6 +123,16 @@ fn mistakes_are_named_with_their_line_and_what_to_do() {
         ("[[tenant]]\nname = \"a\"\nclass = \"x\"", 3, "unknown variant `x`"),
         ("[[tenant]]\nname = \"a\"\nclass = \"batch\"\npriority = 1", 4, "same thing"),
         ("[[tenant]]\nname = \"a\"\npriority_max = -256", 3, "must be -255 to 255"),
+        (
+            "[[tenant]]\nname = \"a\"\npriority_max = \"urgent\"",
+            3,
+            "priority_max: invalid value: string \"urgent\", expected -255 to 255, or a class",
+        ),
+        (
+            "[[tenant]]\nname = \"a\"\npriority = 5000000000",
+            3,
+            "integer `5000000000`, expected -255",
+        ),
         ("[[tenant]]\nname = \"a\"\nshare_max = 101", 3, "share_max must be 0 to 100, is 101"),
         ("[[tenant]]\nname = \"a\"\nshare = 5\nshare_max = 4", 2, "above 4"),
         ("[[tenant]]\nname = \"a\"\ncgroup = \"kubepods/**\"", 3, "begins with /"),

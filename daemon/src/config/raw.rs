@@ -7,7 +7,7 @@ use std::sync::Arc;
 use glob::Pattern;
 use nix::unistd::{Group, User};
 use serde::de::value::MapAccessDeserializer;
-use serde::de::{self, MapAccess, Visitor};
+use serde::de::{self, IntoDeserializer, MapAccess, Unexpected, Visitor};
 use serde::{Deserialize, Deserializer};
 use toml::Spanned;
 use xsched_core::hint::{OutOfRange, PolicyHint, Priority};
@@ -142,9 +142,9 @@ struct RawTenant {
     group: Option<Spanned<String>>,
     cgroup: Option<Spanned<String>>,
     class: Option<Spanned<Class>>,
-    priority: Option<Spanned<i32>>,
+    priority: Option<Spanned<PriorityKey>>,
     share: Option<Spanned<u32>>,
-    priority_max: Option<Spanned<i32>>,
+    priority_max: Option<Spanned<PriorityKey>>,
     share_max: Option<Spanned<u32>>,
     clients_max: Option<Spanned<u32>>,
     queues_max: Option<Spanned<u32>>,
@@ -161,6 +161,37 @@ enum Class {
     Interactive = 100,
     Normal = 0,
     Batch = -100,
+}
+
+/// A priority: a number, or the name of a class.
+#[derive(Clone, Copy, Debug)]
+struct PriorityKey(i32);
+
+impl<'de> Deserialize<'de> for PriorityKey {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        from.deserialize_any(PriorityVisitor)
+    }
+}
+
+struct PriorityVisitor;
+
+impl Visitor<'_> for PriorityVisitor {
+    type Value = PriorityKey;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("-255 to 255, or a class: \"interactive\", \"normal\" or \"batch\"")
+    }
+
+    fn visit_i64<E: de::Error>(self, number: i64) -> Result<PriorityKey, E> {
+        let wrong = |_| E::invalid_value(Unexpected::Signed(number), &self);
+        i32::try_from(number).map(PriorityKey).map_err(wrong)
+    }
+
+    fn visit_str<E: de::Error>(self, name: &str) -> Result<PriorityKey, E> {
+        let class = Class::deserialize(name.into_deserializer());
+        let wrong = |_: E| E::invalid_value(Unexpected::Str(name), &self);
+        class.map(|class| PriorityKey(class as i32)).map_err(wrong)
+    }
 }
 
 pub(super) fn parse(text: &str) -> Result<Config, Wrong> {
@@ -475,7 +506,7 @@ fn tenant(raw: &RawTenant) -> Result<Tenant, Wrong> {
 }
 
 /// A priority that runs.
-fn checked_priority(value: i32) -> Result<Priority, OutOfRange> {
+fn checked_priority(PriorityKey(value): PriorityKey) -> Result<Priority, OutOfRange> {
     Priority::new(value.max(-256)).ok().filter(|p| *p >= Priority::MIN).ok_or(OutOfRange {
         hint: "priority",
         min: -255,
