@@ -495,7 +495,7 @@ pub(crate) struct CompareArgs {
     #[arg(long, value_name = "P,P", value_delimiter = ',', required = true)]
     pub(crate) policies: Vec<String>,
     /// Preemption levels, 1 to 3, with commas between; by default that of the scenario.
-    #[arg(long, value_name = "N,N", value_delimiter = ',')]
+    #[arg(long = "level", alias = "levels", value_name = "N,N", value_delimiter = ',')]
     pub(crate) levels: Vec<u8>,
     /// First seed, instead of that of the scenario.
     #[arg(long, value_name = "S")]

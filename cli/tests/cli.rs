@@ -215,7 +215,7 @@ fn a_comparison_has_a_line_per_combination_and_task() {
         xsched_sim::run::policy_names().iter().find(|name| !xsched_sim::run::never_holds(name));
     let other = other.expect("a policy that holds");
     let policies = format!("fcfs,{other}");
-    let args = ["sim", "compare", &file, "--policies", &policies, "--levels", "1,2"];
+    let args = ["sim", "compare", &file, "--policies", &policies, "--level", "1,2"];
     let text = good(&[&args[..], &["--json", &out, "--svg", &svg, "--seeds", "2"]].concat());
     let lines = |start: &str| text.lines().filter(|line| line.trim().starts_with(start)).count();
     assert_eq!(lines("fcfs "), 2, "levels make no difference to it: {text}");
@@ -274,6 +274,20 @@ fn why_a_policy_misses_deadlines_is_said() {
 }
 
 #[test]
+fn levels_are_one_option_whatever_their_number_and_the_earlier_name_works() {
+    let folder = Folder::new();
+    let file = folder.write("s.toml", SCENARIO);
+    let compare = ["sim", "compare", &file, "--policies", "fcfs,hpf"];
+    let table = |option: &str| {
+        let text = good(&[&compare[..], &[option, "1,2"]].concat());
+        text.lines().filter(|line| line.starts_with("  ")).map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(table("--level"), table("--levels"));
+    let help = good(&["sim", "compare", "--help"]);
+    assert!(help.contains("--level <N,N>") && !help.contains("--levels"), "{help}");
+}
+
+#[test]
 fn a_comparison_writes_a_page() {
     let folder = Folder::new();
     let device = include_str!("../../sim/devices/mi308x.toml");
@@ -282,14 +296,14 @@ fn a_comparison_writes_a_page() {
     let scenario = SCENARIO.replace("name = \"gpu0\"", with_file);
     let file = folder.write("a scenario.toml", &scenario);
     let page = folder.path("c.html");
-    let args = ["sim", "compare", &file, "--policies", "fcfs,hpf", "--levels", "1,2"];
+    let args = ["sim", "compare", &file, "--policies", "fcfs,hpf", "--level", "1,2"];
     let args = [&args[..], &["--seeds", "3", "--html", &page]].concat();
     let text = good(&args);
     let html = folder.read("c.html");
     assert!(html.starts_with("<!DOCTYPE html>") && html.contains("<svg"), "{html}");
     assert!(!html.contains("src=") && !html.contains("<link"), "it needs no other file");
     // The command as a shell takes it, the files, and each figure of the table.
-    let command = format!("sim compare '{file}' --policies fcfs,hpf --levels 1,2 --seeds 3 --html");
+    let command = format!("sim compare '{file}' --policies fcfs,hpf --level 1,2 --seeds 3 --html");
     assert!(html.contains(&command), "{html}");
     for part in ["mean_us = 50, sigma = 0.3", "gpu &lt;0&gt;.toml", "seeds 1 to 3", "<polygon"] {
         assert!(html.contains(part), "{part}: {html}");
@@ -333,7 +347,7 @@ fn a_system_runs_instead_of_a_policy() {
     let text = good(&["sim", "run", &file, "--policy", "mps", "--json", &out]);
     assert!(text.starts_with("small: system mps, seed 1;"), "{text}");
     assert_eq!(json(&folder.read("s.json"))["policy"], "mps");
-    let policies = ["--policies", "hpf,native,triton,native", "--levels", "1,2"];
+    let policies = ["--policies", "hpf,native,triton,native", "--level", "1,2"];
     let text = good(&[&["sim", "compare", &file][..], &policies].concat());
     let lines = |start: &str| text.lines().filter(|line| line.trim().starts_with(start)).count();
     assert_eq!([lines("hpf "), lines("native "), lines("triton ")], [4, 2, 2], "{text}");
@@ -375,7 +389,7 @@ fn an_unknown_policy_is_refused_with_the_known_ones() {
     let line = refused(&["sim", "compare", &file, "--policies", "fcfs,magic"]);
     assert!(line.contains("magic"), "{line}");
     refused(&["sim", "run", &file, "--level", "4"]);
-    refused(&["sim", "compare", &file, "--policies", "fcfs,hpf", "--levels", "0"]);
+    refused(&["sim", "compare", &file, "--policies", "fcfs,hpf", "--level", "0"]);
 }
 
 #[test]

@@ -248,7 +248,7 @@ fn documentation() -> Result<()> {
 /// The main experiment, a comparison, and many random runs with faults.
 fn simulator() -> Result<()> {
     run_command(&mut release(&format!("run --release -- sim run {SCENARIO}")))?;
-    let policies = "--policies fcfs,hpf --levels 1,2,3";
+    let policies = "--policies fcfs,hpf --level 1,2,3";
     run_command(&mut release(&format!("run --release -- sim compare {SCENARIO} {policies}")))?;
     run_command(&mut release("run --release -- sim swarm --seeds 1000"))?;
     run_command(&mut release("run --release -- sim swarm --daemon --seeds 5000"))
