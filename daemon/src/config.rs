@@ -230,6 +230,11 @@ impl Default for Config {
     }
 }
 
+/// The line of a byte of a text, from 1.
+fn line_of(text: &str, at: usize) -> usize {
+    1 + line_breaks(&text.as_bytes()[..at.min(text.len())])
+}
+
 fn line_breaks(bytes: &[u8]) -> usize {
     bytes.iter().filter(|byte| **byte == b'\n').count()
 }
@@ -320,7 +325,7 @@ impl Config {
     /// [`ConfigError::Wrong`].
     pub fn parse(text: &str, path: &Path) -> Result<Self, ConfigError> {
         raw::parse(text).map_err(|raw::Wrong { at, what }| {
-            let line = 1 + line_breaks(&text.as_bytes()[..at.min(text.len())]);
+            let line = line_of(text, at);
             // A line of an error is one line.
             let what = what.split_whitespace().collect::<Vec<_>>().join(" ");
             ConfigError::Wrong { path: path.to_owned(), line, what }

@@ -119,9 +119,17 @@ fn mistakes_are_named_with_their_line_and_what_to_do() {
         ("[admins]\nusers = [\n\"root\",\n\"absent-here\"]", 4, "no user `absent-here`"),
         ("[[tenant]]\nuid = 1", 1, "missing field `name`"),
         ("[[tenant]]\nname = \"a\"\nuser = \"absent-here\"", 3, "no user `absent-here`"),
-        ("[[tenant]]\nname = \"a\"\nuser = \"root\"\nuid = 1", 4, "same thing"),
+        (
+            "[[tenant]]\nname = \"a\"\nuser = \"root\"\nuid = 1",
+            4,
+            "user = \"root\" (line 3) and uid = 1 (line 4) are the same thing; take one",
+        ),
         ("[[tenant]]\nname = \"a\"\nclass = \"x\"", 3, "unknown variant `x`"),
-        ("[[tenant]]\nname = \"a\"\nclass = \"batch\"\npriority = 1", 4, "same thing"),
+        (
+            "[[tenant]]\nname = \"a\"\nclass = \"batch\"\npriority = 1",
+            4,
+            "class = \"batch\" (line 3) and priority = 1 (line 4) are the same thing",
+        ),
         ("[[tenant]]\nname = \"a\"\npriority_max = -256", 3, "must be -255 to 255"),
         (
             "[[tenant]]\nname = \"a\"\npriority_max = \"urgent\"",
@@ -134,7 +142,22 @@ fn mistakes_are_named_with_their_line_and_what_to_do() {
             "integer `5000000000`, expected -255",
         ),
         ("[[tenant]]\nname = \"a\"\nshare_max = 101", 3, "share_max must be 0 to 100, is 101"),
-        ("[[tenant]]\nname = \"a\"\nshare = 5\nshare_max = 4", 2, "above 4"),
+        (
+            "[[tenant]]\nname = \"a\"\nshare = 5\nshare_max = 4",
+            3,
+            "tenant `a`: its processes start with share = 5 (line 3), which is above share_max = 4 \
+             (line 4); lower share, or raise share_max",
+        ),
+        (
+            "[[tenant]]\nname = \"a\"\npriority_max = \"batch\"\n\nclass = \"normal\"",
+            5,
+            "class = \"normal\" (line 5), which is above priority_max = \"batch\" (line 3); lower class",
+        ),
+        (
+            "[[tenant]]\nname = \"a\"\npriority = 1\npriority_max = 0",
+            3,
+            "start with priority = 1 (",
+        ),
         ("[[tenant]]\nname = \"a\"\ncgroup = \"kubepods/**\"", 3, "begins with /"),
         ("[[tenant]]\nname = \"a\"\ncgroup = \"/a**\"", 3, "cgroup:"),
         ("[[tenant]]\nname = \"a\"\nclients_max = 0", 3, "clients_max must be 1 to"),

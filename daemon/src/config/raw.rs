@@ -16,7 +16,7 @@ use xsched_core::time::Duration;
 use xsched_node::entity::Trial;
 use xsched_policies::Any;
 
-use super::{Admins, CLIENTS_MAX, Config, FirstHold, Limits, PolicyChoice, Socket};
+use super::{Admins, CLIENTS_MAX, Config, FirstHold, Limits, PolicyChoice, Socket, line_of};
 use crate::metrics::Place;
 use crate::tenant::{DEFAULT, Sees, Tenant, Unreported};
 
@@ -223,7 +223,7 @@ pub(super) fn parse(text: &str) -> Result<Config, Wrong> {
         limits: limits(&file.limits)?,
         metrics: file.metrics.listen.as_ref().map(place).transpose()?,
         asks_drivers: file.watch.drivers.unwrap_or(true),
-        tenants: tenants(&file.tenant)?,
+        tenants: tenants(text, &file.tenant)?,
         has_file: false,
     })
 }
@@ -440,7 +440,7 @@ fn limits(raw: &RawLimits) -> Result<Limits, Wrong> {
     })
 }
 
-fn tenants(raw: &[Spanned<RawTenant>]) -> Result<Vec<Arc<Tenant>>, Wrong> {
+fn tenants(text: &str, raw: &[Spanned<RawTenant>]) -> Result<Vec<Arc<Tenant>>, Wrong> {
     let mut tenants = Vec::<Arc<Tenant>>::with_capacity(raw.len() + 1);
     for raw in raw {
         let name = &raw.get_ref().name;
@@ -455,7 +455,7 @@ fn tenants(raw: &[Spanned<RawTenant>]) -> Result<Vec<Arc<Tenant>>, Wrong> {
         if tenants.iter().any(|tenant| tenant.name == *name.get_ref()) {
             return Err(wrong(&name.span(), "two tenants have this name"));
         }
-        tenants.push(Arc::new(tenant(raw.get_ref())?));
+        tenants.push(Arc::new(tenant(text, raw.get_ref())?));
     }
     let named_default = raw.iter().find(|raw| raw.get_ref().name.get_ref() == DEFAULT);
     if !tenants.last().is_some_and(|tenant| tenant.fits_all()) {
@@ -468,14 +468,14 @@ fn tenants(raw: &[Spanned<RawTenant>]) -> Result<Vec<Arc<Tenant>>, Wrong> {
     Ok(tenants)
 }
 
-fn tenant(raw: &RawTenant) -> Result<Tenant, Wrong> {
+fn tenant(text: &str, raw: &RawTenant) -> Result<Tenant, Wrong> {
     let name = raw.name.get_ref();
     let is_name = (1..=64).contains(&name.len()) && !name.chars().any(char::is_control);
     if !is_name {
         return Err(wrong(&raw.name.span(), "a name has 1 to 64 bytes and no control characters"));
     }
-    if let (Some(_), Some(uid)) = (&raw.user, &raw.uid) {
-        return Err(wrong(&uid.span(), "user and uid are the same thing; say one of them"));
+    if let (Some(user), Some(uid)) = (&raw.user, &raw.uid) {
+        return Err(Key::of("user", user).is_the_same_as(&Key::of("uid", uid), text));
     }
     let user = raw.user.as_ref().map(user).transpose()?;
     let share = |key, raw: Option<&Spanned<u32>>| {
@@ -489,7 +489,7 @@ fn tenant(raw: &RawTenant) -> Result<Tenant, Wrong> {
         uid: user.or(raw.uid.as_ref().map(|uid| *uid.get_ref())),
         gid: raw.group.as_ref().map(group).transpose()?,
         cgroup: raw.cgroup.as_ref().map(cgroup).transpose()?,
-        priority: priority(raw)?,
+        priority: priority(text, raw)?,
         share: share("share", raw.share.as_ref())?,
         priority_max: ranged(raw.priority_max.as_ref(), "priority_max", checked_priority)?,
         share_max: share("share_max", raw.share_max.as_ref())?,
@@ -499,10 +499,58 @@ fn tenant(raw: &RawTenant) -> Result<Tenant, Wrong> {
         unreported: raw.unreported,
         ..Tenant::default()
     };
-    if let Some(refusal) = tenant.refusal(tenant.priority, tenant.share) {
-        return Err(wrong(&raw.name.span(), format!("what its processes start with: {refusal}")));
-    }
+    check_start(text, raw, &tenant)?;
     Ok(tenant)
+}
+
+/// Checks that processes of a tenant may have the priority and the share that they start with.
+fn check_start(text: &str, raw: &RawTenant, tenant: &Tenant) -> Result<(), Wrong> {
+    let is_above = tenant.priority.zip(tenant.priority_max).is_some_and(|(is, max)| is > max);
+    let class = raw.class.as_ref().map(|class| Key::of("class", class));
+    let priority = raw.priority.as_ref().map(|priority| Key::of("priority", priority));
+    let max = raw.priority_max.as_ref().map(|max| Key::of("priority_max", max));
+    if let Some((is, max)) = class.or(priority).zip(max).filter(|_| is_above) {
+        return Err(is.is_above(&max, &tenant.name, text));
+    }
+    let is_above = tenant.share.zip(tenant.share_max).is_some_and(|(is, max)| is > max);
+    let share = raw.share.as_ref().map(|share| Key::of("share", share));
+    let max = raw.share_max.as_ref().map(|max| Key::of("share_max", max));
+    let pair = share.zip(max).filter(|_| is_above);
+    pair.map_or(Ok(()), |(is, max)| Err(is.is_above(&max, &tenant.name, text)))
+}
+
+/// A key that contradicts another.
+struct Key {
+    name: &'static str,
+    value: Range<usize>,
+}
+
+impl Key {
+    fn of<T>(name: &'static str, value: &Spanned<T>) -> Self {
+        Self { name, value: value.span() }
+    }
+
+    /// `KEY = VALUE (line N)`, with the value as it is written.
+    fn said(&self, text: &str) -> String {
+        let value = text.get(self.value.clone()).unwrap_or_default();
+        format!("{} = {value} (line {})", self.name, line_of(text, self.value.start))
+    }
+
+    fn is_the_same_as(&self, other: &Self, text: &str) -> Wrong {
+        let (this, that) = (self.said(text), other.said(text));
+        let what = format!("{this} and {that} are the same thing; take one of them out");
+        wrong(&other.value, what)
+    }
+
+    fn is_above(&self, max: &Self, tenant: &str, text: &str) -> Wrong {
+        let (is, most) = (self.said(text), max.said(text));
+        let what = format!(
+            "tenant `{tenant}`: its processes start with {is}, which is above {most}; lower {}, or \
+             raise {}",
+            self.name, max.name
+        );
+        wrong(&self.value, what)
+    }
 }
 
 /// A priority that runs.
@@ -515,10 +563,11 @@ fn checked_priority(PriorityKey(value): PriorityKey) -> Result<Priority, OutOfRa
     })
 }
 
-fn priority(raw: &RawTenant) -> Result<Option<Priority>, Wrong> {
+fn priority(text: &str, raw: &RawTenant) -> Result<Option<Priority>, Wrong> {
     match (&raw.class, &raw.priority) {
-        (Some(_), Some(priority)) => {
-            Err(wrong(&priority.span(), "class and priority are the same thing; say one of them"))
+        (Some(class), Some(priority)) => {
+            let priority = Key::of("priority", priority);
+            Err(Key::of("class", class).is_the_same_as(&priority, text))
         }
         (Some(class), None) => ranged(Some(class), "class", |class| Priority::new(class as i32)),
         (None, priority) => ranged(priority.as_ref(), "priority", checked_priority),
