@@ -40,6 +40,9 @@ pub use daemon::{Daemon, DaemonError, Settings};
 /// Connections that are accepted, and messages of a user that are answered, before it is another's
 /// turn. The first is no more than the second, since each connection also ends.
 const SERVED_AT_A_TIME: usize = 16;
+/// Time between looks whether grants have ended, and how many are looked at each time.
+const LOOK_INTERVAL: Duration = Duration::from_secs(1);
+const LOOKED_AT: usize = 64;
 /// A turn ends with the message that takes it to this.
 const TURN: Duration = Duration::from_micros(200);
 const LISTENER: u64 = 0;
@@ -101,6 +104,8 @@ pub(crate) struct Control {
     is_open: bool,
     config: Config,
     grants: Grants,
+    /// When grants were looked at last.
+    looked: Instant,
     source: Source,
     /// Where the socket is.
     socket: PathBuf,
@@ -121,11 +126,13 @@ impl Control {
         loop {
             let mut events: Vec<epoll::Event> = Vec::with_capacity(64);
             let space = rustix::buffer::spare_capacity(&mut events);
-            let time = self.end_of_pause();
+            let time = self.end_of_pause().into_iter().chain(self.next_look()).min();
             self.pulse.note_idle();
             if epoll::wait(&self.epoll, space, time.as_ref()).is_err() {
                 continue;
             }
+            self.pulse.note_busy();
+            self.look_at_grants();
             for event in events {
                 self.pulse.note_busy();
                 match event.data.u64() {

@@ -3,14 +3,16 @@
 use std::fs;
 use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use xsched_daemon::config::Config;
 use xsched_node::{Answer, ClientStatus, Grant, Grantee, NodeError, Request, VERSION, Wire};
 
 mod node;
-use node::{Killed, Node, PATIENCE, child, daemon_process, refusal, role, started, wait};
+use node::{Killed, Node, PATIENCE, child, daemon_process, join, refusal, role, started, wait};
 
 const USER: u32 = 60_021;
 
@@ -23,6 +25,13 @@ fn as_a_child() {
     let hello = Request::Hello { version: VERSION, name, priority: 200, share, gang };
     match &*role {
         "works" => drop(wire.ask(&hello, None).expect("a welcome")),
+        "computes" => {
+            // Until it is killed.
+            std::mem::forget((wire, join(&socket, "0000:1b:00", None)));
+            println!("\nready");
+            std::thread::sleep(PATIENCE);
+            return;
+        }
         "raises itself" => {
             let (answer, _) = wire.ask(&hello, None).expect("a welcome");
             let tenant = "job 24".to_owned();
@@ -222,6 +231,28 @@ fn a_grant_outlives_the_daemon_and_ends_with_its_cgroup() {
         let _daemon = daemon_process(&socket, 1_000);
         assert_eq!(grants().grants, []);
     }
+}
+
+#[test]
+fn series_of_a_grant_end_soon_after_it_though_nothing_asks() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let place = folder.path().join("metrics");
+    let text = format!("[metrics]\nlisten = \"unix:{}\"\n", place.display());
+    let config = Config::parse(&text, Path::new("x.toml")).expect("a configuration");
+    let node = Node::configured(config);
+    let process = started(child("computes", &node.socket));
+    let job = grant("job 24", Grantee::Pid(process.0.id() as i32), -100);
+    assert_eq!(ask(&node.socket, &Request::Grant(job)), Ok(Answer::Done));
+    let has_series = || {
+        let mut socket = UnixStream::connect(&place).expect("a connection");
+        socket.write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n").expect("sent");
+        let mut text = String::new();
+        socket.read_to_string(&mut text).expect("an answer");
+        text.contains("tenant=\"job 24\"")
+    };
+    assert!(has_series());
+    drop(process);
+    wait("series of a grant that has ended", || !has_series());
 }
 
 #[test]

@@ -98,8 +98,6 @@ impl Control {
         process: Option<OwnedFd>,
     ) -> Option<u64> {
         let person = self.subordinates.person(who.uid);
-        // One of them for each process, so that they do not gather.
-        self.forget_ended_grants(1);
         let tenant = match self.tenant_now(pid, process.as_ref(), &who) {
             Ok(tenant) => tenant,
             Err(error) => {

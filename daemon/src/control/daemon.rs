@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::io::Errno;
@@ -189,6 +189,7 @@ impl Daemon {
             is_open: settings.is_open,
             config,
             grants: Grants::kept_in(source.grants.clone())?,
+            looked: Instant::now(),
             source,
             socket: settings.socket.clone(),
             path: path.clone(),

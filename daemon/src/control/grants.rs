@@ -3,10 +3,12 @@
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::time::Instant;
 
+use rustix::event::Timespec;
 use xsched_node::{Grant, Grantee};
 
-use super::{Control, Peer, SERVED_AT_A_TIME};
+use super::{Control, LOOK_INTERVAL, LOOKED_AT, Peer, SERVED_AT_A_TIME};
 use crate::grants::{GrantError, tenant};
 use crate::scheduler::Op;
 use crate::tenant::{Asker, Tenant, Who, tenant_of};
@@ -69,6 +71,20 @@ impl Control {
             self.end_granted(name);
         }
         revoked.map_err(|error| error.to_string())
+    }
+
+    /// Time until grants are looked at again, if there are some.
+    pub(super) fn next_look(&self) -> Option<Timespec> {
+        let left = LOOK_INTERVAL.saturating_sub(self.looked.elapsed());
+        Timespec::try_from(left).ok().filter(|_| !self.grants.is_empty())
+    }
+
+    /// Forgets grants that have ended, which no request would notice while nothing connects.
+    pub(super) fn look_at_grants(&mut self) {
+        if !self.grants.is_empty() && self.looked.elapsed() >= LOOK_INTERVAL {
+            self.looked = Instant::now();
+            self.forget_ended_grants(LOOKED_AT);
+        }
     }
 
     /// Forgets some grants whose processes have ended.

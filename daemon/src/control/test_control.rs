@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
+use std::time::Instant;
 
 use rustix::event::epoll;
 
@@ -40,6 +41,7 @@ impl Control {
             is_open: true,
             config: Config::default(),
             grants: Grants::default(),
+            looked: Instant::now(),
             source: Source::default(),
             socket: PathBuf::new(),
             path: None,

@@ -1,7 +1,8 @@
 //! Grants that there are: whom they are for, and where they are kept while no daemon runs.
 //!
 //! A grant for a cgroup is no longer there once that has gone, and one for a process once that has
-//! ended. They are forgotten when they are looked at: what has ended has no processes.
+//! ended. They are forgotten when they are looked at, once a second at the latest for the first 64:
+//! what has ended has no processes.
 
 mod cgroup;
 mod kept;
