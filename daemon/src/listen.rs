@@ -190,21 +190,29 @@ fn beside(path: &Path, end: &str) -> PathBuf {
     file.into()
 }
 
-/// Opens a file for a lock, and returns whether another process has it locked.
-fn try_to_lock(file: &Path) -> Result<(File, bool), ListenError> {
+/// A file that may be locked, open either way.
+enum Lock {
+    /// File that this process has locked.
+    Own(File),
+    /// File that another process has locked.
+    Others(File),
+}
+
+/// Opens a file, and locks it if no other process has.
+fn try_to_lock(file: &Path) -> Result<Lock, ListenError> {
     let flags = OFlags::CREATE | OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let file = open(file, flags | OFlags::NONBLOCK, Mode::RUSR | Mode::WUSR)?;
     match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-        Err(Errno::WOULDBLOCK) => Ok((file.into(), true)),
-        locked => Ok(locked.map(|()| (file.into(), false))?),
+        Err(Errno::WOULDBLOCK) => Ok(Lock::Others(file.into())),
+        locked => Ok(locked.map(|()| Lock::Own(file.into()))?),
     }
 }
 
 /// Locks a file while a process starts to listen. It stays: it could not be removed without a race.
 fn lock(file: PathBuf) -> Result<File, ListenError> {
     match try_to_lock(&file)? {
-        (_, true) => Err(ListenError::Taken),
-        (lock, false) => Ok(lock),
+        Lock::Others(_) => Err(ListenError::Taken),
+        Lock::Own(lock) => Ok(lock),
     }
 }
 
@@ -215,14 +223,16 @@ fn lock(file: PathBuf) -> Result<File, ListenError> {
 fn lock_for_life(file: PathBuf) -> Result<File, ListenError> {
     let begin = Instant::now();
     loop {
-        let (mut lock, is_locked) = try_to_lock(&file)?;
-        if !is_locked {
-            lock.set_len(0)?;
-            writeln!(lock, "{}", std::process::id())?;
-            return Ok(lock);
-        }
+        let mut others = match try_to_lock(&file)? {
+            Lock::Own(mut lock) => {
+                lock.set_len(0)?;
+                writeln!(lock, "{}", std::process::id())?;
+                return Ok(lock);
+            }
+            Lock::Others(lock) => lock,
+        };
         let mut text = String::new();
-        lock.read_to_string(&mut text)?;
+        others.read_to_string(&mut text)?;
         if text.trim().parse().is_ok_and(is_killed) {
             fs::remove_file(&file)?;
         } else if begin.elapsed() > KILLED_WITHIN {
@@ -290,6 +300,18 @@ mod tests {
         assert!(matches!(listened(&path), Err(ListenError::Taken)));
         drop(bound);
         assert!(!path.exists());
+    }
+
+    #[test]
+    fn a_file_is_locked_by_one_process() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = folder.path().join("lock");
+        let own = try_to_lock(&file).expect("it opens");
+        assert!(matches!(own, Lock::Own(_)));
+        assert!(matches!(try_to_lock(&file), Ok(Lock::Others(_))));
+        assert!(matches!(lock(file.clone()), Err(ListenError::Taken)));
+        drop(own);
+        assert!(matches!(try_to_lock(&file), Ok(Lock::Own(_))));
     }
 
     #[test]
