@@ -6,11 +6,11 @@ use xsched_console::program::EXIT_CODES;
 
 /// States of a process on a GPU.
 pub(crate) const STATES: [(&str, &str); 5] = [
-    ("alone", "the only process on its GPU; nothing of it is scheduled or measured"),
+    ("alone", "the only process on its GPU: not scheduled or measured"),
     ("idle", "no work"),
     ("running", "work that may run"),
     ("held", "work that waits, as others run instead"),
-    ("held by hand", "held by `xsched ctl hold` until `xsched ctl release`, with work or without"),
+    ("held by hand", "from `xsched ctl hold` to `xsched ctl release`"),
 ];
 
 /// Columns of `xsched ps` as [`xsched_console::table::table`] takes them, with their meanings.

@@ -38,7 +38,7 @@ hipErrorNotSupported. A function that is not listed goes to the library unschedu
 pub(super) fn reference() -> String {
     let list = |functions: Functions| functions.list.markdown();
     let (cuda, hip) = (list(Functions::cuda()), list(Functions::hip()));
-    format!("{CLASSES}\n# CUDA's driver\n{cuda}\n# HIP's runtime\n{hip}")
+    format!("{CLASSES}\n# CUDA's driver\n\n{cuda}\n# HIP's runtime\n\n{hip}")
 }
 
 /// A vendor's list of functions, and how its functions are known among all that a library exports.
@@ -182,6 +182,8 @@ mod tests {
         for class in ["launch", "ordered", "waits", "lifetime", "forwarded"] {
             assert!(text.contains(&format!("\n## {class}\n")), "{class}");
         }
+        // Else the table is no table.
+        assert_eq!(text.matches("\n\n| class | functions |\n").count(), 2);
         assert!(text.contains("`cuLaunchKernel{") && text.contains("`hipLaunchKernel"));
     }
 

@@ -244,7 +244,7 @@ fn level(number: u8) -> String {
 pub(super) fn started(started: &Started) -> String {
     let mut text = String::from("\n");
     if !started.functions.is_empty() {
-        let header = ["<function", "launches", "through queues", "of these at once", "past"];
+        let header = ["<function", "launches", "through queues", "at once", "past"];
         let rows = started.functions.iter().map(|(name, counts)| {
             let numbers = [counts.launches, counts.scheduled, counts.alone, counts.past];
             let numbers = numbers.iter().map(ToString::to_string);

@@ -49,7 +49,7 @@ pub(super) const COLUMNS: [Column; 15] = [
     }),
     column(
         "SHARE GOT/WANTED",
-        "percent of the last second that it had the GPU, and that it asks for",
+        "percent of the GPU: got in the last second, and asked for",
         22,
         false,
         2,
@@ -63,7 +63,7 @@ pub(super) const COLUMNS: [Column; 15] = [
     }),
     column(
         "DRIVER",
-        "percent of the last second by the driver: ! is clearly more than reported, v a lower class for that",
+        "percent by the driver; ! more than reported, v lowered for it",
         7,
         false,
         12,

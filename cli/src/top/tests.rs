@@ -239,6 +239,8 @@ fn a_question_mark_says_what_the_columns_mean() {
     let shown = frame(&mut state, 100, 21);
     assert!(shown.contains("HELD BY           what runs instead"), "{shown}");
     assert!(shown.contains("\nheld              work that waits"), "{shown}");
+    // It is not cut where a terminal has the usual width.
+    assert_eq!(frame(&mut state, 80, 21), shown);
     assert_eq!(press(&mut state, "q"), None, "any key ends it");
     assert!(frame(&mut state, 100, 20).contains("train.py"));
 }
