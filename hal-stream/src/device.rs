@@ -16,6 +16,7 @@ use crate::probe::call_returns;
 use crate::registry::GateRegistry;
 use crate::selftest;
 use crate::shared::SharedGates;
+use crate::timeline::Stops;
 use crate::word::GateWord;
 
 /// Entries assumed for a hardware queue whose depth was not measured: an H200's, measured.
@@ -328,6 +329,7 @@ impl<A: StreamApi> Inner<A> {
             flags: Mutex::default(),
             leaving: Mutex::default(),
             timelines: Mutex::default(),
+            gates_put: Stops::default(),
             shared: Mutex::default(),
             reasons: Mutex::default(),
             lost: AtomicU64::new(0),

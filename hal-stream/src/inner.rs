@@ -13,6 +13,7 @@ use crate::error::NoGate;
 use crate::error::StreamError;
 use crate::flags::{FlagWord, Flags};
 use crate::registry::GateRegistry;
+use crate::timeline::Stops;
 
 /// State that the handles of a device share.
 #[derive(Debug)]
@@ -29,6 +30,8 @@ pub(crate) struct Inner<A: StreamApi> {
     pub(crate) leaving: Mutex<Vec<Leaving<A>>>,
     /// Words of timelines that have ended, each with the last number.
     pub(crate) timelines: Mutex<Vec<(FlagWord, u32)>>,
+    /// Gates that streams of the device have got.
+    pub(crate) gates_put: Stops,
     /// Pages that other processes have mapped as well.
     pub(crate) shared: Mutex<Vec<(FlagMemory, Arc<SharedPage>)>>,
     /// Where the words of gates come from that another process holds as one unit.

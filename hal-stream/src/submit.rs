@@ -444,6 +444,9 @@ impl<A: StreamApi> StreamSubmit<A> {
         let begin = self.busy_until.max(Some(at)).unwrap_or(at);
         self.busy_until = begin.checked_add(Duration::from_nanos(work.predicted_ns()));
         let stops_inside = queue.taken.as_ref().is_some_and(Taken::take_inside);
+        if stops_inside {
+            queue.device.gates_put.add();
+        }
         let last_ns = if stops_inside { 0 } else { work.predicted_ns() };
         queue.last_ns.store(last_ns, Ordering::Relaxed);
         queue.launched.store(cmd.count(), Ordering::Relaxed);
@@ -464,6 +467,7 @@ impl<A: StreamApi> StreamSubmit<A> {
             before.into_iter().for_each(|event| queue.gate_events.keep_event(event));
             return Err(StreamError::Driver { during: "placing a gate", source });
         }
+        queue.device.gates_put.add();
         queue.note_entry();
         launches.goes_on(Call::Event);
         let after = before.and_then(|_| self.events.record_beside_gate());

@@ -3,7 +3,13 @@
 //! A stream that waits for another one by an event keeps the device for its process: on an H200 a
 //! process of which one stream was held at a gate and another one waited for that by an event still
 //! had every other time slice, in which nothing ran. A wait for a number gives the slice up.
+//!
+//! A stream can be held at its *stops*: gates, and waits for numbers of other streams. It writes a
+//! number only if it has got a stop since the last one, or any stream of the device a gate, as
+//! streams may share a connection. What follows without a stop ends by itself once the last number
+//! is written, so a wait for its event is short.
 
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard, OnceLock, PoisonError};
 
 use crate::api::StreamApi;
@@ -11,7 +17,7 @@ use crate::device::StreamDevice;
 use crate::error::StreamError;
 use crate::flags::FlagWord;
 use crate::inner::Inner;
-use crate::sync::{Mutex, lock};
+use crate::sync::{AtomicU64, Mutex, lock};
 
 /// How far a stream has got, as a word that it writes rising numbers into.
 ///
@@ -21,6 +27,8 @@ use crate::sync::{Mutex, lock};
 pub struct Timeline<A: StreamApi> {
     device: Arc<Inner<A>>,
     own: OnceLock<(FlagWord, Last)>,
+    /// The waits for numbers of other streams.
+    waits: Stops,
 }
 
 /// A point in a stream: its work up to there is done once the word has this number, or a later one.
@@ -33,26 +41,60 @@ pub struct Point {
     pub number: u32,
 }
 
+/// Count of stops.
+#[derive(Debug, Default)]
+pub(crate) struct Stops(AtomicU64);
+
+impl Stops {
+    /// A stop was put into a stream.
+    pub(crate) fn add(&self) {
+        self.0.fetch_add(1, Ordering::Release);
+    }
+
+    pub(crate) fn count(&self) -> u64 {
+        self.0.load(Ordering::Acquire)
+    }
+}
+
 /// The number that was written last.
 #[derive(Debug)]
-pub(crate) struct Last(Mutex<u32>);
+pub(crate) struct Last(Mutex<Written>);
+
+#[derive(Debug)]
+struct Written {
+    number: u32,
+    /// Stops that were counted before. 0 before the first number.
+    stops: u64,
+}
 
 impl Last {
     pub(crate) fn new(number: u32) -> Self {
-        Self(Mutex::new(number))
+        Self(Mutex::new(Written { number, stops: 0 }))
     }
 
     fn number(&self) -> u32 {
-        *lock(&self.0)
+        lock(&self.0).number
     }
 
     /// Has the next number written. Numbers are written in their order, whichever threads write.
-    pub(crate) fn write<E>(&self, write: impl FnOnce(u32) -> Result<(), E>) -> Result<u32, E> {
+    pub(crate) fn write<E>(
+        &self,
+        stops: impl FnOnce() -> u64,
+        write: impl FnOnce(u32) -> Result<(), E>,
+    ) -> Result<u32, E> {
         let mut last = lock(&self.0);
-        let next = last.wrapping_add(1);
+        // What is counted from now on may be behind the number.
+        let stops = stops();
+        let next = last.number.wrapping_add(1);
         write(next)?;
-        *last = next;
+        *last = Written { number: next, stops };
         Ok(next)
+    }
+
+    /// The last number, if no stop was counted since.
+    pub(crate) fn standing(&self, stops: u64) -> Option<u32> {
+        let last = lock(&self.0);
+        (last.stops == stops).then_some(last.number)
     }
 }
 
@@ -60,7 +102,20 @@ impl<A: StreamApi> Timeline<A> {
     /// Timeline of a stream of the device. It takes a word with the first number.
     #[must_use]
     pub fn new(device: &StreamDevice<A>) -> Self {
-        Self { device: Arc::clone(&device.inner), own: OnceLock::new() }
+        Self { device: Arc::clone(&device.inner), own: OnceLock::new(), waits: Stops::default() }
+    }
+
+    /// The last point, if it says as much as another one would: `Some(None)` if there was no stop,
+    /// or if streams cannot write numbers. `None` if [`Timeline::signal`] is needed. Asks nothing of
+    /// the driver.
+    #[must_use]
+    pub fn last_point(&self) -> Option<Option<Point>> {
+        let stops = self.stops();
+        if stops == 0 || !self.device.api.has_numbers() {
+            return Some(None);
+        }
+        let (word, last) = self.own.get()?;
+        Some(Some(Point { word: word.device, number: last.standing(stops)? }))
     }
 
     /// Has the stream write the next number once what was launched into it has run. `None` if the
@@ -81,7 +136,7 @@ impl<A: StreamApi> Timeline<A> {
         let word = word.device;
         // SAFETY: as the caller promises; the word's memory stays as long as the context.
         let write = |number| unsafe { api.write_number(stream, word, number) };
-        let number = last.write(write);
+        let number = last.write(|| self.stops(), write);
         drop(entered);
         let number = number.map_err(StreamError::during("signalling a stream's progress"))?;
         Ok(Some(Point { word, number }))
@@ -104,7 +159,13 @@ impl<A: StreamApi> Timeline<A> {
         // SAFETY: as the caller promises.
         let waits = unsafe { api.await_number(stream, point.word, point.number) };
         drop(entered);
+        self.waits.add();
         waits.map_err(StreamError::during("waiting for another stream"))
+    }
+
+    /// Stops that the last number may have to be behind.
+    fn stops(&self) -> u64 {
+        self.device.gates_put.count() + self.waits.count()
     }
 
     fn own(&self) -> Result<&(FlagWord, Last), StreamError<A::Error>> {

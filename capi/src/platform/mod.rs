@@ -75,6 +75,13 @@ pub(crate) trait Hardware: Debug + Send + Sync {
         None
     }
 
+    /// How far the stream has said that it is, if that is enough for [`Hardware::wait_for`]:
+    /// `Some(None)` where nothing has to be waited for. `None` where [`Hardware::signal`] is
+    /// needed.
+    fn last_point(&self) -> Option<Option<Point>> {
+        Some(None)
+    }
+
     /// Has the stream say that it has got as far as now, for [`Hardware::wait_for`]: `None` where
     /// no other process takes turns with this one, or it cannot.
     fn signal(&self) -> Option<Point> {

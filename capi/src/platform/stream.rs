@@ -531,6 +531,10 @@ impl<A: Vendor> Hardware for StreamHardware<A> {
         Some(GateAt { device: this.pair.below.clone(), word, spacing_ns })
     }
 
+    fn last_point(&self) -> Option<Option<Point>> {
+        if self.pair.below.is_in_unit() { self.timeline.last_point() } else { Some(None) }
+    }
+
     fn signal(&self) -> Option<Point> {
         if !self.pair.below.is_in_unit() {
             return None;

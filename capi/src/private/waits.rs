@@ -1,12 +1,14 @@
 //! Streams that wait for others on the device, for interposers.
 
+use std::ffi::c_int;
+
 use xsched_core::level::Level;
 use xsched_hal_stream::Point;
 
 use crate::contention;
 use crate::graphs::lock;
 use crate::process::process;
-use crate::refusal::answer;
+use crate::refusal::{Refusal, answer};
 use crate::types::{XQueueHandle, XResult};
 use crate::xqueue::out;
 
@@ -38,9 +40,11 @@ pub extern "C" fn xsched_private_awaited(xq: XQueueHandle) -> XResult {
     })
 }
 
-/// For interposers: has the stream of this XQueue say that it has got as far as now, and answers
-/// the point for [`xsched_private_wait_for`]. The word is 0 where that is of no use: without the
-/// scheduler of a node, while that does not hold the process, or on a device whose streams cannot.
+/// For interposers: has the stream of this XQueue say that it has got as far as now, if it has not
+/// yet, and answers the point for [`xsched_private_wait_for`]. The word is 0 where that is of no
+/// use: without the scheduler of a node, while that does not hold the process or nothing in a
+/// stream can be held, or on a device whose streams cannot. `kXSchedErrorNotAllowed` if the stream
+/// has to say it and `may_write` is 0; with that the driver is not called.
 ///
 /// # Safety
 /// Both are null or may be written to. The stream is alive and not captured.
@@ -48,6 +52,7 @@ pub extern "C" fn xsched_private_awaited(xq: XQueueHandle) -> XResult {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn xsched_private_signal(
     xq: XQueueHandle,
+    may_write: c_int,
     word: *mut u64,
     number: *mut u32,
 ) -> XResult {
@@ -55,7 +60,13 @@ pub unsafe extern "C" fn xsched_private_signal(
         // SAFETY: as the caller promises.
         let (word, number) = unsafe { (out(word)?, out(number)?) };
         let queue = process().queue(xq)?;
-        let point = if contention::may_node_hold() { queue.hwq().hardware.signal() } else { None };
+        let hardware = &queue.hwq().hardware;
+        let said = if contention::may_node_hold() { hardware.last_point() } else { Some(None) };
+        let point = match said {
+            Some(point) => point,
+            None if may_write != 0 => hardware.signal(),
+            None => return Err(Refusal::not_allowed("the stream has not said how far it is")),
+        };
         word.write(point.map_or(0, |point| point.word));
         number.write(point.map_or(0, |point| point.number));
         Ok(())

@@ -5,7 +5,8 @@
 //!
 //! Where the scheduler of a node holds the process as a whole, a wait for an event behind a gate
 //! would keep the device for the process, so the stream waits for a number first that the other one
-//! writes in front of the event.
+//! writes in front of the event. It does not where nothing between the last number and the event
+//! can be held, and the stream does not wait for the same number again.
 //!
 //! The time between two events contains holds. Where counts are asked for, such times are counted.
 
@@ -18,7 +19,7 @@ use crate::engine::{self, reentrant};
 use crate::{Address, Code, Stream, counts, preempt, streams};
 
 type Awaited = unsafe extern "C" fn(u64) -> c_int;
-type Signal = unsafe extern "C" fn(u64, *mut u64, *mut u32) -> c_int;
+type Signal = unsafe extern "C" fn(u64, c_int, *mut u64, *mut u32) -> c_int;
 type WaitFor = unsafe extern "C" fn(u64, u64, u32) -> c_int;
 
 /// Functions of `libpreempt.so` for events.
@@ -49,14 +50,27 @@ impl Functions {
         FOUND.get_or_init(found).as_ref()
     }
 
-    /// Has the stream of an XQueue say that it has got as far as now.
-    fn signal(&self, xq: u64) -> Option<(u64, u32)> {
-        let (mut word, mut number) = (0, 0);
+    /// The point up to which what was launched in an XQueue has to be waited for by a number, if
+    /// anything has. The stream writes the number if it `may_write`, unless it has: `Err` if it
+    /// may not and has not.
+    fn point(&self, xq: u64, may_write: bool) -> Result<Option<Point>, c_int> {
+        let mut point = Point { word: 0, number: 0 };
+        let Point { word, number } = &mut point;
         // SAFETY: both may be written to. The program records into the stream, so it is alive, and
         // it is not captured.
-        let code = unsafe { (self.signal)(xq, &raw mut word, &raw mut number) };
-        (code == 0 && word != 0).then_some((word, number))
+        let code = unsafe { (self.signal)(xq, c_int::from(may_write), word, number) };
+        if code == NOT_ALLOWED { Err(code) } else { Ok((code == 0 && *word != 0).then_some(point)) }
     }
+}
+
+/// `kXSchedErrorNotAllowed`.
+const NOT_ALLOWED: c_int = 4;
+
+/// A number that a stream writes into a word, on the device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Point {
+    word: u64,
+    number: u32,
 }
 
 /// Where an event was recorded last.
@@ -64,8 +78,8 @@ impl Functions {
 struct Recorded {
     /// The XQueue of the stream.
     xq: u64,
-    /// The word and the number of the point in front of it in the stream, if the stream says it.
-    point: Option<(u64, u32)>,
+    /// The point in front of it in the stream, if what is in front can be held.
+    point: Option<Point>,
     /// Holds of the stream and the process that had ended by then, if counts are asked for.
     holds_ended: u64,
 }
@@ -89,6 +103,15 @@ fn holds_ended(xq: u64) -> u64 {
     ended.flatten().unwrap_or(0)
 }
 
+/// The point that a stream has got to, for others that wait for it, if any have to.
+fn point_of(xq: u64) -> Option<Point> {
+    let functions = Functions::get()?;
+    functions
+        .point(xq, false)
+        .or_else(|_| reentrant(|| functions.point(xq, true)).unwrap_or(Ok(None)))
+        .unwrap_or(None)
+}
+
 /// Records an event in a stream by what `next` does.
 pub fn record(event: Address, stream: Address, next: impl FnOnce() -> Code) -> Code {
     // A child of a fork does not wait for a thread of its parent.
@@ -106,8 +129,7 @@ pub fn record(event: Address, stream: Address, next: impl FnOnce() -> Code) -> C
     let xq = streams::xqueue_of(stream);
     // In front of the event, so that who waits for the point waits for nothing but what the event
     // waits for, whatever other threads launch meanwhile.
-    let signal = || Functions::get()?.signal(xq);
-    let point = if xq != 0 { reentrant(signal).flatten() } else { None };
+    let point = if xq != 0 { point_of(xq) } else { None };
     let holds_ended = holds_ended(xq);
     let code = next();
     if code == 0 {
@@ -158,6 +180,19 @@ fn is_awaited(xq: u64) -> bool {
     AWAITED[place_of(xq)].load(Ordering::Acquire) == xq
 }
 
+/// Points that streams of XQueues wait for, each in a place that it has with others.
+static WAITED: Mutex<[Option<(u64, Point)>; 8]> = Mutex::new([None; 8]);
+
+/// Whether the stream of an XQueue has waited for a point, or for a later one of that word.
+fn has_waited(xq: u64, point: Point) -> bool {
+    let waited = WAITED.lock().unwrap_or_else(PoisonError::into_inner);
+    waited[place_of(xq ^ point.word)].is_some_and(|(waiting, Point { word, number })| {
+        // Numbers go round.
+        let is_later = number.wrapping_sub(point.number).cast_signed() >= 0;
+        (waiting, word) == (xq, point.word) && is_later
+    })
+}
+
 /// A stream is about to wait for an event. `is_done` asks the driver whether that has completed.
 pub fn await_event(stream: Address, event: Address, is_done: impl FnOnce() -> bool) {
     if !engine::is_contended() {
@@ -173,6 +208,7 @@ pub fn await_event(stream: Address, event: Address, is_done: impl FnOnce() -> bo
     else {
         return;
     };
+    let point = point.filter(|point| own != 0 && !has_waited(own, *point));
     if point.is_none() && is_awaited(xq) {
         return;
     }
@@ -182,10 +218,12 @@ pub fn await_event(stream: Address, event: Address, is_done: impl FnOnce() -> bo
         // SAFETY: any number may be given.
         unsafe { (functions.awaited)(xq) };
         AWAITED[place_of(xq)].store(xq, Ordering::Release);
-        if let Some((word, number)) = point.filter(|_| own != 0) {
-            // SAFETY: the point is one that was answered. The program has the stream wait, so it is
-            // alive, and it is not captured.
-            unsafe { (functions.wait_for)(own, word, number) };
+        let Some(point) = point else { return };
+        // SAFETY: the point is one that was answered. The program has the stream wait, so it is
+        // alive, and it is not captured.
+        if unsafe { (functions.wait_for)(own, point.word, point.number) } == 0 {
+            let mut waited = WAITED.lock().unwrap_or_else(PoisonError::into_inner);
+            waited[place_of(own ^ point.word)] = Some((own, point));
         }
     });
 }
