@@ -55,8 +55,8 @@ impl<A: StreamApi> StreamSubmit<A> {
         // Also without work left: a program that waits for the stream has all of it again.
         let may_be = self.mode == LaunchMode::Unattended && is_used && !self.is_held();
         let left_ns = self.placement.left_ns(self.spacing_ns);
-        // An eighth, as the next command looks whether a quarter is used, and puts a fence then.
-        let launches = queue.entries_left().min(queue.entries_in_unit() / 8);
+        // A quarter, after which the next command puts a fence.
+        let launches = queue.entries_left().min(queue.entries_in_unit() / 4);
         let launches = u16::try_from(launches).unwrap_or(u16::MAX);
         if may_be && launches > 0 {
             let [left_ns, spacing_ns] =

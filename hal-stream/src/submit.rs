@@ -76,6 +76,9 @@ pub(crate) struct Begun {
 /// device no longer than a gate, 2.3 µs of an H200, so this is less than 0.5 %.
 const SEEN_NS: u64 = 500_000;
 
+/// How much rarer samples are while no scheduler has a use for them.
+const UNATTENDED_SAMPLE: u32 = 16;
+
 /// How long a burst lasts at most: half of the time after which a queue counts as one that does not
 /// go on. Its command ends with it, and until then the queue has work.
 const BURST_MAX: Duration = Duration::from_nanos(STALL.as_ns() / 2);
@@ -339,10 +342,14 @@ impl<A: StreamApi> StreamSubmit<A> {
 
     /// The kind of the next command, if that is a sample: one in a number of commands is, and each
     /// without an estimate. Commands of different kinds that are measured together say nothing of
-    /// either, and a kind may come to take longer.
+    /// either, and a kind may come to take longer. While no scheduler has a use for how long they
+    /// take, estimates only place gates.
     fn sample(&mut self, kind: u32, expected_ns: Option<u64>) -> Option<u32> {
         self.since_lone_sample += 1;
-        let is_due = self.since_lone_sample >= self.queue.device.config.sample_every.max(1);
+        let is_unattended = self.mode == LaunchMode::Unattended;
+        let every = if is_unattended { UNATTENDED_SAMPLE } else { 1 };
+        let every = self.queue.device.config.sample_every.saturating_mul(every);
+        let is_due = self.since_lone_sample >= every;
         let is_sample = is_due || expected_ns.is_none();
         if is_sample {
             self.since_lone_sample = 0;

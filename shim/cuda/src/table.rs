@@ -3,7 +3,7 @@
 
 use std::ffi::{CStr, c_void};
 
-use xsched_shim_engine::{Class, Part, signatures, stubs};
+use xsched_shim_engine::{Class, Part, Tells, signatures, stubs};
 
 use crate::vendor::VENDOR;
 

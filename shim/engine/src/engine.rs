@@ -27,6 +27,7 @@ use crate::errors::{self, Kept};
 use crate::kind::{Kind, Reach};
 use crate::preempt::{ERROR_NOT_FOUND, Functions, functions};
 use crate::streams::{self, AttachMode, Key};
+use crate::vendor::Tells;
 use crate::{Address, Code, captures, counts, direct, driver, preempt, waits};
 
 const LEVEL: &str = "XSCHED_AUTO_XQUEUE_LEVEL";
@@ -148,7 +149,8 @@ pub fn launch(
         counts::direct(index);
         return real();
     }
-    if !known.has_burst() || copies(index) {
+    let tells = tells(index);
+    if !known.has_burst() || tells == Tells::ByReturning || copies(index) {
         return launch_indirect(index, stream, kind, |_| real());
     }
     let kind = kind();
@@ -160,7 +162,7 @@ pub fn launch(
         // What the driver or a tool calls meanwhile, and launches, has no turn to wait for.
         let set_inside = |is_inside| IS_INSIDE.try_with(|inside| inside.set(is_inside));
         let _ = set_inside(true);
-        let code = real();
+        let code = if tells == Tells::ByCalling { waits::waiting(real) } else { real() };
         let _ = set_inside(false);
         if code == 0 {
             launch.end();
@@ -171,17 +173,17 @@ pub fn launch(
 }
 
 /// Returns whether a launch by the function at this place of the list goes into the queue of a
-/// copy engine, or returns only when the device has done something: the watch has to know of those.
+/// copy engine: the watch has to know of those, as of those that return only when the device has
+/// done something.
 fn copies(index: usize) -> bool {
     let reach = driver::opened().map(|driver| (driver.vendor().table.reach)(index));
-    reach == Some(Reach::Copies) || tells(index)
+    reach == Some(Reach::Copies)
 }
 
-/// Returns whether a launch by the function at this place of the list returns only when the
-/// device has done something, or calls the program.
-fn tells(index: usize) -> bool {
-    let driver = driver::opened();
-    driver.is_some_and(|driver| driver.vendor().table.tells.get(index) == Some(&true))
+/// How a launch by the function at this place of the list tells the program that something has run.
+fn tells(index: usize) -> Tells {
+    let told = driver::opened().and_then(|driver| driver.vendor().table.tells.get(index).copied());
+    told.unwrap_or(Tells::Nothing)
 }
 
 /// Launches as [`launch`] does, by a function that is told the XQueue whose turn it is; 0 if the
@@ -222,7 +224,8 @@ fn launch_indirect(
             counts::launch(index);
             waits::note_launch();
             let launch = || scheduled.launch_listed(index, kind(), real);
-            let code = if tells(index) { waits::waiting(launch) } else { launch() };
+            let tells = tells(index) != Tells::Nothing;
+            let code = if tells { waits::waiting(launch) } else { launch() };
             direct::ask_for_burst(stream, preempt::burst);
             code
         }

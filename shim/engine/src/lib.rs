@@ -47,7 +47,7 @@ use std::ffi::{c_int, c_void};
 
 pub use engine::Stream;
 pub use kind::{Kind, Part, Reach};
-pub use vendor::{Class, Vendor};
+pub use vendor::{Class, Tells, Vendor};
 
 /// The address of a function, whatever its signature, or a handle of the vendor's.
 pub type Address = *mut c_void;

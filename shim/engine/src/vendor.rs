@@ -22,6 +22,17 @@ pub enum Class {
     Forwarded,
 }
 
+/// Way in which a launch tells the program that something has run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tells {
+    /// None.
+    Nothing,
+    /// It returns only then.
+    ByReturning,
+    /// The device calls a function of the program.
+    ByCalling,
+}
+
 /// A vendor's library, and what its interposer does with it.
 #[derive(Debug)]
 pub struct Vendor {
@@ -42,9 +53,8 @@ pub struct Table {
     pub names: &'static [&'static CStr],
     /// Classes of the functions.
     pub classes: &'static [Class],
-    /// True for launches that tell the program that something has run: they return only then, or
-    /// call a function of the program.
-    pub tells: &'static [bool],
+    /// How those that launch tell the program that something has run.
+    pub tells: &'static [Tells],
     /// Addresses that the stubs jump to.
     pub slots: &'static [AtomicPtr<c_void>],
     /// The exported functions.

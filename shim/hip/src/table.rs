@@ -3,7 +3,7 @@
 
 use std::ffi::{CStr, c_void};
 
-use xsched_shim_engine::{Class, Kind, Part, signatures, stubs};
+use xsched_shim_engine::{Class, Kind, Part, Tells, signatures, stubs};
 
 use crate::vendor::VENDOR;
 

@@ -25,11 +25,13 @@ impl List {
         let class = |known: &Function| format!("    Class::{:?},\n", known.class);
         let classes: String = self.functions.iter().map(class).collect();
         let group = |known: &Function| self.groups.get(known.group);
-        let tells = |known: &Function| {
-            known.class == Class::Launch && group(known).is_some_and(|of| of.waits || of.calls)
+        let tells = |known: &Function| match group(known) {
+            Some(of) if known.class == Class::Launch && of.waits => "ByReturning",
+            Some(of) if known.class == Class::Launch && of.calls => "ByCalling",
+            _ => "Nothing",
         };
-        let told: String =
-            self.functions.iter().map(|known| format!("    {},\n", tells(known))).collect();
+        let told = |known: &Function| format!("    Tells::{},\n", tells(known));
+        let told: String = self.functions.iter().map(told).collect();
         let numbered = || self.functions.iter().enumerate();
         let stubs: String =
             numbered().map(|(index, known)| format!("    {index} {};\n", known.name)).collect();
@@ -42,8 +44,8 @@ impl List {
              pub(crate) static NAMES: [&CStr; COUNT] = [\n{names}];\n\
              /// Their classes.\n\
              pub(crate) static CLASSES: [Class; COUNT] = [\n{classes}];\n\
-             /// Whether they are launches that tell the program that something has run.\n\
-             pub(crate) static TELLS: [bool; COUNT] = [\n{told}];\n\
+             /// How those that launch tell the program that something has run.\n\
+             pub(crate) static TELLS: [Tells; COUNT] = [\n{told}];\n\
              /// What begins the names that are left out.\n\
              pub(crate) static LEFT_OUT: &[&str] = &{:?};\n\
              stubs! {{\n{stubs}}}\n\
