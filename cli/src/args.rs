@@ -318,7 +318,8 @@ pub(crate) struct DoctorArgs {
     #[arg(long, conflicts_with_all = ["json", "program"])]
     pub(crate) functions: bool,
     /// Say instead whether this node is set up for an engine of clusters, and end with code 1 if
-    /// something is missing or wrong. A warning does not count.
+    /// something is missing or wrong. A warning does not count. With `--json`, the document has
+    /// `schema`, `version`, `engine`, `facts`, `problems` and `warnings`.
     #[arg(long = "for", value_enum, value_name = "ENGINE",
         conflicts_with_all = ["program", "functions"])]
     pub(crate) engine: Option<Engine>,
