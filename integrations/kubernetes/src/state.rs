@@ -106,3 +106,17 @@ impl State {
 const fn labels(is_done: bool) -> Labels {
     [("result", if is_done { "done" } else { "error" })]
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_socket_of_the_daemon_is_named_once() {
+        let state = State::new(0, "/nowhere/socket".into());
+        state.published.store(true, Ordering::Relaxed);
+        let lines = state.missing();
+        assert_eq!(lines.len(), 1, "{lines:?}");
+        assert_eq!(lines[0].matches("socket").count(), 1, "{lines:?}");
+    }
+}
