@@ -44,6 +44,10 @@ def spin():
     return lambda: time.sleep(.001), lambda: None, .005
 
 
+def loop():
+    return lambda: time.sleep(.001), lambda: None, None
+
+
 def jax():
     import jax
     import jax.numpy as jnp
@@ -204,7 +208,7 @@ def idle():
     return lambda: None, torch.cuda.synchronize, .1
 
 
-WORKS = {"spin": spin, "jax": jax, "encoder": encoder, "resnet": resnet, "cupy": cupy,
+WORKS = {"spin": spin, "loop": loop, "jax": jax, "encoder": encoder, "resnet": resnet, "cupy": cupy,
          "eager": lambda: bert(False), "graph": lambda: bert(True), "decoder": decoder,
          "control": control, "gemm": gemm, "copies": copies, "idle": idle}
 

@@ -16,9 +16,10 @@ Beside it, with `--class batch`, runs a training of ResNet-50 or a GEMM of 8192Â
 all ways are loaded at once and take turns: where it is not their turn, they are idle.
 
 A row has the time to the first token and the gaps between tokens, P50 and P99 in ms and over those
-of the plain server alone at that load, with 95 % intervals (a bootstrap of requests), what the
-other keeps of its plain rate alone, processor time, and preemptions a request. Four prompts are
-answered one after the other in each cell: their tokens have to be the same in all.
+of the first way's server alone at that load, before and after the other cells, with 95 % intervals
+(a bootstrap of requests), what the other keeps of its plain rate alone, processor time, and
+preemptions a request. How much the two runs alone differ is how much the host does. Four prompts
+are answered one after the other in each cell: their tokens have to be the same in all.
 """
 
 import argparse
@@ -418,9 +419,9 @@ async def measure(given, folder, session):
 
 async def cells(given, ways, kinds, most, rates):
     """The rows of each load: alone, beside each of the others, and alone again."""
-    longest = 0
+    longest, first = 0, next(iter(ways))
     for load in map(float, given.loads.split(",")):
-        base = None
+        found = []
         for turn, kind in enumerate([None, *kinds, None]):
             order, alone = turn % len(given.ways) if kind else 0, set()
             for name in given.ways[order:] + given.ways[:order]:
@@ -432,13 +433,17 @@ async def cells(given, ways, kinds, most, rates):
                 if begun + longest > given.until:
                     print(f"no time for {name} beside {kind} at {load:g} %", flush=True)
                     continue
-                row, taken = await cell(ways[name], keys, kind, load, most * load / 100, rates,
-                                        given)
-                base = base or taken
-                row |= figures(taken, base)
-                print(json.dumps(row), flush=True)
+                found.append(await cell(ways[name], keys, kind, load, most * load / 100, rates,
+                                        given))
+                print(json.dumps(found[-1][0]), flush=True)
                 longest = max(longest, time.monotonic() - begun)
-                yield row
+        is_base = [row["way"].partition(":")[0] == first and not row["beside"] for row, _ in found]
+        base = [request for (_, taken), is_one in zip(found, is_base) if is_one
+                for request in taken]
+        for row, taken in found:
+            row |= figures(taken, base)
+            print(json.dumps(row), flush=True)
+            yield row
 
 
 async def measured(given):

@@ -64,7 +64,8 @@ class Serve(unittest.TestCase):
         self.assertEqual(len({row["greedy"] for row in rows}), 1)
         self.assertGreater(rows[1]["kept"], .3)
         self.assertGreater(rows[0]["gap_p50_ms"], .9)
-        self.assertEqual(rows[0]["first_p50_over_alone"][0], 1)
+        alone = sorted(rows[at]["gap_p50_over_alone"][0] for at in (0, 2))
+        self.assertTrue(alone[0] <= 1 <= alone[1], alone)
 
     def test_a_server_that_ends_is_said_with_its_log(self):
         given = argparse.Namespace(vllm=f"{sys.executable} -c 'exit(\"no memory\")'", model="m",
