@@ -11,10 +11,13 @@ use loom::sync::atomic::Ordering;
 
 /// Has a stream that runs at once write the next number.
 fn signal(last: &Last, stops: &Stops, word: &Flag) {
-    let written = last.write(|| stops.count(), |number| {
-        assert!(word.swap(number, Ordering::SeqCst) < number, "a number behind a higher one");
-        Ok::<_, Infallible>(())
-    });
+    let written = last.write(
+        || stops.count(),
+        |number| {
+            assert!(word.swap(number, Ordering::SeqCst) < number, "a number behind a higher one");
+            Ok::<_, Infallible>(())
+        },
+    );
     let Ok(number) = written;
     assert!(word.load(Ordering::SeqCst) >= number, "who waits for its number waits for ever");
 }

@@ -19,7 +19,7 @@ fn built() -> &'static Built {
     static BUILT: OnceLock<Built> = OnceLock::new();
     BUILT.get_or_init(|| {
         let folder = tempfile::tempdir().expect("a folder");
-        for name in ["schedule", "contexts", "progress", "random"] {
+        for name in ["schedule", "contexts", "progress", "random", "ready"] {
             let source = format!("{name}.c");
             compile(&source, &folder.path().join(name), &["-ldl", "-pthread"]);
         }
