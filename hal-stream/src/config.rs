@@ -30,9 +30,10 @@ pub struct StreamDeviceConfig {
     /// opened before the first launch into its stream. So streams that are in one hardware ring can
     /// be held together, where the driver tells which are ([`crate::StreamApi::ring_of`]).
     pub sees_all_launches: bool,
-    /// One of this many commands of a queue is timed by itself, at least one. Events around the
-    /// others take no time, and what cannot be measured counts as predicted. Not a number in which
-    /// commands often repeat.
+    /// One of this many commands of a queue is timed by itself, at least one, and one of 16 times
+    /// as many while no scheduler has a use for when they end. Events around the others take no
+    /// time, and what cannot be measured counts as predicted. Not a number in which commands often
+    /// repeat.
     pub sample_every: u32,
 }
 

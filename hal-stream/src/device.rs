@@ -16,7 +16,7 @@ use crate::probe::call_returns;
 use crate::registry::GateRegistry;
 use crate::selftest;
 use crate::shared::SharedGates;
-use crate::timeline::Stops;
+use crate::stops::Stops;
 use crate::word::GateWord;
 
 /// Entries assumed for a hardware queue whose depth was not measured: an H200's, measured.

@@ -13,7 +13,7 @@ use crate::error::NoGate;
 use crate::error::StreamError;
 use crate::flags::{FlagWord, Flags};
 use crate::registry::GateRegistry;
-use crate::timeline::Stops;
+use crate::stops::Stops;
 
 /// State that the handles of a device share.
 #[derive(Debug)]

@@ -67,6 +67,7 @@ mod selftest;
 mod shared;
 mod spacing;
 mod spin;
+mod stops;
 mod submit;
 mod sync;
 mod thread_state;

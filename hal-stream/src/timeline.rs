@@ -9,7 +9,6 @@
 //! streams may share a connection. What follows without a stop ends by itself once the last number
 //! is written, so a wait for its event is short.
 
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard, OnceLock, PoisonError};
 
 use crate::api::StreamApi;
@@ -17,7 +16,8 @@ use crate::device::StreamDevice;
 use crate::error::StreamError;
 use crate::flags::FlagWord;
 use crate::inner::Inner;
-use crate::sync::{AtomicU64, Mutex, lock};
+use crate::stops::Stops;
+use crate::sync::{Mutex, lock};
 
 /// How far a stream has got, as a word that it writes rising numbers into.
 ///
@@ -39,21 +39,6 @@ pub struct Point {
     pub word: u64,
     /// The number.
     pub number: u32,
-}
-
-/// Count of stops.
-#[derive(Debug, Default)]
-pub(crate) struct Stops(AtomicU64);
-
-impl Stops {
-    /// A stop was put into a stream.
-    pub(crate) fn add(&self) {
-        self.0.fetch_add(1, Ordering::Release);
-    }
-
-    pub(crate) fn count(&self) -> u64 {
-        self.0.load(Ordering::Acquire)
-    }
 }
 
 /// The number that was written last.
@@ -106,12 +91,13 @@ impl<A: StreamApi> Timeline<A> {
     }
 
     /// The last point, if it says as much as another one would: `Some(None)` if there was no stop,
-    /// or if streams cannot write numbers. `None` if [`Timeline::signal`] is needed. Asks nothing of
-    /// the driver.
+    /// nothing but this process holds streams, or they cannot write numbers. `None` if
+    /// [`Timeline::signal`] is needed. Asks nothing of the driver.
     #[must_use]
     pub fn last_point(&self) -> Option<Option<Point>> {
         let stops = self.stops();
-        if stops == 0 || !self.device.api.has_numbers() {
+        let is_in_unit = self.device.source.is_some();
+        if stops == 0 || !is_in_unit || !self.device.api.has_numbers() {
             return Some(None);
         }
         let (word, last) = self.own.get()?;

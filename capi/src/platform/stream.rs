@@ -532,19 +532,13 @@ impl<A: Vendor> Hardware for StreamHardware<A> {
     }
 
     fn last_point(&self) -> Option<Option<Point>> {
-        if self.pair.below.is_in_unit() { self.timeline.last_point() } else { Some(None) }
+        self.timeline.last_point()
     }
 
     fn signal(&self) -> Option<Point> {
-        if !self.pair.below.is_in_unit() {
-            return None;
-        }
+        let log = |error: &_| tracing::debug!("a wait for a stream is left to its event: {error}");
         // SAFETY: the caller that made the hardware queue promised that the stream is alive.
-        let signalled = unsafe { self.timeline.signal(self.stream) };
-        signalled.unwrap_or_else(|error| {
-            tracing::debug!("a wait for a stream is left to its event: {error}");
-            None
-        })
+        unsafe { self.timeline.signal(self.stream) }.inspect_err(log).unwrap_or(None)
     }
 
     // SAFETY: it asks of its callers what the trait does.

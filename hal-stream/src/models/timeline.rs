@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use super::harness::{explore, join, start};
 use super::{Flag, flag};
-use crate::timeline::{Last, Stops};
+use crate::stops::Stops;
+use crate::timeline::Last;
 use loom::sync::Mutex;
 use loom::sync::atomic::Ordering;
 
@@ -39,7 +40,7 @@ fn several_threads_signal() {
     });
 }
 
-/// What a stream has got, in its order.
+/// Entry of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Entry {
     Stop,

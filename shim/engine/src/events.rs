@@ -183,7 +183,7 @@ fn is_awaited(xq: u64) -> bool {
 /// Points that streams of XQueues wait for, each in a place that it has with others.
 static WAITED: Mutex<[Option<(u64, Point)>; 8]> = Mutex::new([None; 8]);
 
-/// Whether the stream of an XQueue has waited for a point, or for a later one of that word.
+/// Returns whether the stream of an XQueue has waited for a point, or for a later one of that word.
 fn has_waited(xq: u64, point: Point) -> bool {
     let waited = WAITED.lock().unwrap_or_else(PoisonError::into_inner);
     waited[place_of(xq ^ point.word)].is_some_and(|(waiting, Point { word, number })| {

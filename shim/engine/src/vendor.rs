@@ -27,9 +27,9 @@ pub enum Class {
 pub enum Tells {
     /// None.
     Nothing,
-    /// It returns only then.
+    /// Returns only then.
     ByReturning,
-    /// The device calls a function of the program.
+    /// Has the device call a function of the program.
     ByCalling,
 }
 
