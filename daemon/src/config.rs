@@ -55,7 +55,7 @@ pub struct Config {
     pub spin_percent: u8,
     /// Time for which a gang claims GPUs while it waits for others, 0 to a second.
     pub gang_claim: Span,
-    /// Who holds those below a process that gets work.
+    /// Holder of those below a process that gets work.
     pub first_hold: FirstHold,
     /// Where scrapes for metrics are answered, if they are.
     pub metrics: Option<Place>,

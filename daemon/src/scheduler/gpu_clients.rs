@@ -11,7 +11,7 @@ use std::collections::{BTreeSet, HashMap};
 use xsched_core::hint::Priority;
 use xsched_core::id::DeviceId;
 use xsched_core::time::{Duration, Instant};
-use xsched_node::entity::{HoldCause, POLL_INTERVAL};
+use xsched_node::entity::{HoldCause, POLL_INTERVAL, Trial};
 
 use super::device::DEVICES_MAX;
 use super::gpu_client::GpuClient;
@@ -428,8 +428,11 @@ impl GpuClients {
         }
     }
 
-    pub(super) const fn set_waits_matter(&mut self, waits_matter: bool) {
-        self.waits_matter = waits_matter;
+    /// Has lower priorities be tried like this beside those that are bound by their hosts, or not.
+    pub(crate) fn set_trial(&mut self, fill_pauses: Option<Trial>) {
+        self.waits_matter = fill_pauses.is_some();
+        let trial = fill_pauses.unwrap_or_default();
+        self.all.values_mut().for_each(|client| client.set_trial(trial));
     }
 
     /// Processes that are due, and have to be [visited](Self::visit). Each GPU has its part of the

@@ -89,7 +89,7 @@ pub(crate) struct Gpu {
     pub(crate) is_concurrent: bool,
 }
 
-/// Who holds those below a process that gets work, until the daemon has decided.
+/// Holder of those below a process that gets work, until the daemon has decided.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FirstHold {
     /// The process holds those of its user and tenant by itself, within microseconds.
@@ -111,7 +111,7 @@ pub(crate) struct Tuning {
     pub(crate) fill_pauses: Option<Trial>,
     /// Time for which a gang claims GPUs while it waits for others.
     pub(crate) gang_claim: Span,
-    /// Who holds those below a process that gets work.
+    /// Holder of those below a process that gets work.
     pub(crate) first_hold: FirstHold,
 }
 

@@ -168,9 +168,7 @@ impl Driver {
         }
         self.spin = Spin::new(tuning.spin, tuning.spin_percent);
         self.gangs.claim_for = tuning.gang_claim;
-        self.gpu_clients.set_waits_matter(tuning.fill_pauses.is_some());
-        let trial = tuning.fill_pauses.unwrap_or_default();
-        self.gpu_clients.all_mut().for_each(|client| client.set_trial(trial));
+        self.gpu_clients.set_trial(tuning.fill_pauses);
     }
 
     /// Passes hints on to the policy.
