@@ -40,6 +40,7 @@ impl TestDriver {
     }
 
     /// Has processes hold those below them first, or the daemon.
+    #[cfg(test)]
     pub(crate) fn set_first_hold(&mut self, first_hold: FirstHold) {
         self.take(Op::Tune(Tuning { first_hold, ..TUNING }));
     }
