@@ -10,23 +10,13 @@ use xsched_sim::scenario::{
     Arrival, DaemonSpec, DeviceSpec, Dist, ProcessSpec, Scenario, TaskSpec,
 };
 
-fn process(name: &str) -> ProcessSpec {
-    ProcessSpec {
-        name: name.to_owned(),
-        lock: None,
-        lock_handoff_ns: 0,
-        lock_on_return: false,
-        lock_percent: 100,
-    }
-}
-
 /// Under a daemon that wakes in 12 µs and decides in 3, with a gate in front of every command that
 /// closes in 1.
 fn under_daemon(spin_ns: u64, tasks: Vec<TaskSpec>) -> Scenario {
     let device = DeviceSpec { gate_spacing_ns: 0, gate_close_ns: US, ..device() };
     let wake = Dist::Constant(12 * US);
     let daemon = Some(DaemonSpec { wake, decide_ns: 3 * US, spin_ns, idle_ns: 0 });
-    Scenario { daemon, processes: vec![process("p")], ..prioritised(device, 2, tasks) }
+    Scenario { daemon, processes: vec![ProcessSpec::named("p")], ..prioritised(device, 2, tasks) }
 }
 
 /// Commands of 10 µs, and from 505 µs on five more urgent ones of another process.

@@ -4,10 +4,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use xsched_core::cost::Reach;
-use xsched_core::message::Claim;
 use xsched_sim::scenario::{
     Arrival, Concurrency, DaemonSpec, Dist, LockOrder, Metric, Scenario, ScenarioError, Stat,
-    SyncScope, TaskSpec, TraceRow, WindowSpec,
+    TaskSpec, TraceRow,
 };
 
 const TOP: &str = "version = 1\nname = \"s\"\n";
@@ -126,39 +125,13 @@ fn defaults_of_a_process() {
 
 #[test]
 fn defaults_of_a_task() {
+    // Besides these, as those that are made in code.
     let expected = TaskSpec {
-        name: "a".to_owned(),
-        count: 1,
-        device: 0,
-        process: None,
-        start_ns: 0,
-        arrival: Arrival::Closed { think: Dist::Constant(0), jitter_ns: 0 },
         requests: Some(1),
         commands: 1,
         command: Dist::Constant(30_000),
-        waves: 1,
-        urgent_stream: false,
-        claim: Claim::Whole,
-        outstanding: 1,
-        sync: SyncScope::Stream,
-        host_launch_ns: None,
-        dispatch_ns: 0,
-        threshold: 16,
-        batch: 8,
-        window: WindowSpec::Fixed,
         capacity: 1024,
-        level: None,
-        context: 1.0,
-        counted: 1.0,
-        priority: 0,
-        deadline_ns: None,
-        laxity_ns: None,
-        critical_priority: 255,
-        active_window: false,
-        cpu_priority: 0,
-        share: None,
-        weight: 1,
-        after: None,
+        ..TaskSpec::named("a")
     };
     assert_eq!(with_task(""), expected);
 }

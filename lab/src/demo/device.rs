@@ -1,7 +1,7 @@
 //! The devices that the demo can run on, and which of them it runs on.
 
 use serde::Serialize;
-use xsched_sim::scenario::{Concurrency, DeviceSpec};
+use xsched_sim::scenario::DeviceSpec;
 
 use super::spool::Spool;
 use super::{Outcomes, Plan, measure};
@@ -88,30 +88,17 @@ pub(crate) fn model(device: &Described) -> Option<DeviceSpec> {
 
 /// Not fitted to the run: what threads of this device cost on an idle machine of two cores.
 pub(super) fn host_model() -> DeviceSpec {
+    // One compute unit, given up after each command if another queue waits for it.
     DeviceSpec {
-        name: "host".to_owned(),
-        // One compute unit, given up after each command if another queue waits for it.
-        concurrency: Concurrency::RoundRobin,
         launch_latency_ns: 15_000,
         host_launch_ns: 1_000,
         host_sync_ns: 15_000,
         detect_ns: 15_000,
-        fence_ns: 0,
         launch_queue: 256,
-        max_level: 3,
-        gate_ns: 0,
         gate_close_ns: 1_000,
-        gate_spacing_ns: 0,
         save_fixed_ns: 10_000,
-        save_context_ns: 0,
         restore_fixed_ns: 15_000,
-        restore_context_ns: 0,
-        grace_ns: 0,
-        resume_ns: 0,
-        reach: xsched_core::cost::Reach::Queue,
-        batches: false,
-        wake_ns: [].into(),
-        queue_wake_ns: [].into(),
+        ..DeviceSpec::ideal("host")
     }
 }
 

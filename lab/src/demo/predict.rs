@@ -3,7 +3,6 @@
 use xsched_core::level::Level;
 use xsched_sim::outcome::Outcome;
 use xsched_sim::run::{RunError, RunOptions, run};
-use xsched_sim::scenario::Comparators;
 use xsched_sim::scenario::{Arrival, DeviceSpec, Dist, Scenario, TaskSpec};
 
 use super::device::Request;
@@ -40,27 +39,14 @@ pub(crate) fn predict(model: &Model<'_>) -> Result<Outcome, RunError> {
 /// The scenario. The run ends with the last request of the first task; a number of requests for the
 /// others would have them stop earlier than that, and leave the first alone.
 fn scenario(model: &Model<'_>) -> Scenario {
+    let tasks = model.tasks.iter().enumerate().map(|(n, t)| task_spec(t, n == 0, model)).collect();
     Scenario {
-        name: "xsched-demo".to_owned(),
-        description: String::new(),
         seed: model.seed,
-        seeds: 1,
-        duration_ns: None,
         warmup_ns: WARMUP.as_nanos() as u64,
         policy: model.policy.to_owned(),
-        k: None,
-        timeslice_ns: None,
-        ageing_ns: None,
-        floor_permille: 0,
         level: model.level.number(),
         scheduler_latency_ns: SCHEDULER_NS,
-        daemon: None,
-        devices: vec![model.device.clone()],
-        processes: Vec::new(),
-        tasks: model.tasks.iter().enumerate().map(|(n, t)| task_spec(t, n == 0, model)).collect(),
-        references: Vec::new(),
-        fitted: Vec::new(),
-        comparators: Comparators::default(),
+        ..Scenario::plain("xsched-demo", vec![model.device.clone()], tasks)
     }
 }
 

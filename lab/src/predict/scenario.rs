@@ -1,6 +1,5 @@
 //! The scenarios that stand for what the benches run.
 
-use xsched_sim::scenario::Comparators;
 use xsched_sim::scenario::{Arrival, DeviceSpec, Dist, Scenario, TaskSpec};
 
 use crate::device::foreground::Foreground;
@@ -138,27 +137,7 @@ fn plain_task(name: &str, in_flight: u32) -> TaskSpec {
 }
 
 fn scenario(device: DeviceSpec, tasks: Vec<TaskSpec>) -> Scenario {
-    Scenario {
-        name: "bench".to_owned(),
-        description: String::new(),
-        seed: SEED,
-        seeds: 1,
-        duration_ns: None,
-        warmup_ns: 0,
-        policy: NO_POLICY.to_owned(),
-        k: None,
-        timeslice_ns: None,
-        ageing_ns: None,
-        floor_permille: 0,
-        level: 1,
-        // The reporting thread runs the policy, and the built-in ones are quick.
-        scheduler_latency_ns: 0,
-        daemon: None,
-        devices: vec![device],
-        processes: Vec::new(),
-        tasks,
-        references: Vec::new(),
-        fitted: Vec::new(),
-        comparators: Comparators::default(),
-    }
+    // The reporting thread runs the policy, and the built-in ones are quick.
+    let plain = Scenario::plain("bench", vec![device], tasks);
+    Scenario { seed: SEED, policy: NO_POLICY.to_owned(), ..plain }
 }

@@ -11,7 +11,7 @@ use crate::report::LatencyFigures;
 use crate::run::{RunOptions, run};
 use crate::scenario::{
     Arrival, Concurrency, DAEMON_LEVEL, DaemonSpec, DeviceSpec, Dist, ProcessSpec, Scenario,
-    SyncScope, TaskSpec, WindowSpec,
+    TaskSpec, WindowSpec,
 };
 use crate::stats::Summary;
 
@@ -159,13 +159,7 @@ fn scenario(workload: &Workload, options: &PredictOptions) -> Scenario {
         let next = processes.len();
         processes.entry(task.process).or_insert(next);
     }
-    let process = |index: &usize| ProcessSpec {
-        name: format!("process-{index}"),
-        lock: None,
-        lock_handoff_ns: 0,
-        lock_on_return: false,
-        lock_percent: 100,
-    };
+    let process = |index: &usize| ProcessSpec::named(&format!("process-{index}"));
     let mut order: Vec<_> = processes.values().collect();
     order.sort_unstable();
     let policy = options.policy.clone().unwrap_or_else(|| workload.policy.clone());
@@ -177,28 +171,16 @@ fn scenario(workload: &Workload, options: &PredictOptions) -> Scenario {
     let task = |t: &Task| spec(t, processes[&t.process], level, duration_ns);
     let is_recorded = policy == workload.policy;
     let hints = if is_recorded { &workload.policy_hints } else { &options.policy_hints };
+    let tasks = workload.tasks.iter().map(task).collect();
     let scenario = Scenario {
-        name: "replay".to_owned(),
-        description: String::new(),
-        seed: 1,
-        seeds: 1,
         duration_ns,
-        warmup_ns: 0,
         policy,
-        k: None,
-        timeslice_ns: None,
-        ageing_ns: None,
-        floor_permille: 0,
         level: level.unwrap_or(1),
         // Half on the way there and half on the way back: an order takes no time of its own.
         scheduler_latency_ns: workload.overheads.notify_ns / 2,
         daemon,
-        devices: devices(workload),
         processes: order.into_iter().map(process).collect(),
-        tasks: workload.tasks.iter().map(task).collect(),
-        references: Vec::new(),
-        fitted: Vec::new(),
-        comparators: crate::scenario::Comparators::default(),
+        ..Scenario::plain("replay", devices(workload), tasks)
     };
     hints.iter().fold(scenario, hinted)
 }
@@ -218,31 +200,15 @@ fn hinted(scenario: Scenario, hint: &PolicyHint) -> Scenario {
 fn devices(workload: &Workload) -> Vec<DeviceSpec> {
     let overheads = &workload.overheads;
     let device = |note: &xsched_core::record::DeviceNote| DeviceSpec {
-        name: note.name.as_str().to_owned(),
         concurrency: Concurrency::Units { units: note.units.max(1) },
         launch_latency_ns: overheads.request_ns,
-        host_launch_ns: 0,
-        host_sync_ns: 0,
-        detect_ns: 0,
-        fence_ns: 0,
         // Whatever was in flight fitted.
         launch_queue: 1 << 20,
-        max_level: 3,
-        gate_ns: 0,
-        gate_close_ns: 0,
-        gate_spacing_ns: 0,
-        // Once the device is free, the queue that takes it over still has to start.
+        // Once the device is free, the queue that takes it over still has to start. What restoring
+        // takes is in the recorded device time of the command that was restored.
         save_fixed_ns: overheads.hold_ns.saturating_add(overheads.request_ns),
-        save_context_ns: 0,
-        // What restoring takes is in the recorded device time of the command that was restored.
-        restore_fixed_ns: 0,
-        restore_context_ns: 0,
-        grace_ns: 0,
         resume_ns: overheads.resume_ns,
-        reach: xsched_core::cost::Reach::Queue,
-        batches: false,
-        wake_ns: [].into(),
-        queue_wake_ns: [].into(),
+        ..DeviceSpec::ideal(note.name.as_str())
     };
     workload.devices.iter().map(device).collect()
 }
@@ -254,8 +220,6 @@ fn spec(task: &Task, process: usize, level: Option<u8>, run_end_ns: Option<u64>)
     let repeats = run_end_ns.is_some_and(|end_ns| task.stayed(end_ns));
     let mean = task.commands.iter().map(|c| c.work_ns / task.commands.len() as u64).sum();
     TaskSpec {
-        name: task.name.clone(),
-        count: 1,
         device: task.device,
         process: Some(process),
         start_ns: task.start_ns,
@@ -268,20 +232,13 @@ fn spec(task: &Task, process: usize, level: Option<u8>, run_end_ns: Option<u64>)
         requests: Some(if repeats { requests.saturating_mul(REPEATS_MAX) } else { requests }),
         commands: 1,
         command: Dist::Constant(mean),
-        waves: 1,
-        urgent_stream: false,
         claim: task.claim,
         outstanding: task.outstanding,
-        sync: SyncScope::Stream,
-        host_launch_ns: None,
-        dispatch_ns: 0,
         threshold: task.window.threshold,
         batch: task.window.batch,
         window: if task.window.adaptive { WindowSpec::Adaptive } else { WindowSpec::Fixed },
         capacity: task.window.capacity,
         level: if level.is_some() { None } else { Some(task.level.number()) },
-        context: 1.0,
-        counted: 1.0,
         priority: task.hints.priority.max(Priority::NO_EXECUTE).get(),
         deadline_ns: task.hints.deadline.map(Duration::as_ns),
         laxity_ns: task.hints.laxity.map(|laxity| laxity.lax.as_ns()),
@@ -294,6 +251,6 @@ fn spec(task: &Task, process: usize, level: Option<u8>, run_end_ns: Option<u64>)
         cpu_priority: task.hints.cpu_priority,
         share: task.hints.utilization,
         weight: task.hints.weight,
-        after: None,
+        ..TaskSpec::named(&task.name)
     }
 }

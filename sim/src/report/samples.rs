@@ -1,7 +1,7 @@
 //! Small made-up outcomes for the tests of this module.
 
 use crate::outcome::{CheckOutcome, DeviceOutcome, Outcome, Span, SpanKind, TaskOutcome, Timeline};
-use crate::scenario::{Concurrency, DeviceSpec, Scenario, TaskSpec};
+use crate::scenario::{DeviceSpec, Scenario, TaskSpec};
 
 /// Two tasks, one of which completed nothing; one device; two clean checks.
 pub(crate) fn outcome() -> Outcome {
@@ -80,53 +80,26 @@ pub(crate) fn task(name: &str, latencies_ns: Vec<u64>, measured: u64, misses: u6
 /// The scenario of the demo outcome.
 pub(crate) fn scenario() -> Scenario {
     Scenario {
-        name: "demo".into(),
-        description: String::new(),
         seed: 7,
-        seeds: 1,
         duration_ns: Some(2_000_000_000),
-        warmup_ns: 0,
         policy: "hpf".into(),
-        k: None,
-        timeslice_ns: None,
-        ageing_ns: None,
-        floor_permille: 0,
         level: 2,
-        scheduler_latency_ns: 0,
-        daemon: None,
-        devices: vec![device_spec()],
-        processes: Vec::new(),
-        tasks: vec![task_spec("fast"), task_spec("idle")],
-        references: Vec::new(),
-        fitted: Vec::new(),
-        comparators: crate::scenario::Comparators::default(),
+        ..Scenario::plain("demo", vec![device_spec()], vec![task_spec("fast"), task_spec("idle")])
     }
 }
 
 fn device_spec() -> DeviceSpec {
     DeviceSpec {
-        name: "gpu".into(),
-        concurrency: Concurrency::RoundRobin,
         launch_latency_ns: 5_000,
         host_launch_ns: 2_000,
         host_sync_ns: 5_000,
         detect_ns: 1_000,
-        fence_ns: 0,
         launch_queue: 64,
-        max_level: 3,
         gate_ns: 500,
         gate_close_ns: 1_000,
-        gate_spacing_ns: 0,
         save_fixed_ns: 10_000,
-        save_context_ns: 0,
         restore_fixed_ns: 10_000,
-        restore_context_ns: 0,
-        grace_ns: 0,
-        resume_ns: 0,
-        reach: xsched_core::cost::Reach::Queue,
-        batches: false,
-        wake_ns: [].into(),
-        queue_wake_ns: [].into(),
+        ..DeviceSpec::ideal("gpu")
     }
 }
 

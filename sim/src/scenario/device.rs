@@ -110,15 +110,10 @@ impl DeviceFile {
 fn defaults() -> DeviceSpec {
     let us = |us: u64| us * 1_000;
     DeviceSpec {
-        name: String::new(),
-        concurrency: Concurrency::RoundRobin,
         launch_latency_ns: us(4),
         host_launch_ns: us(3),
         host_sync_ns: us(5),
         detect_ns: us(8),
-        fence_ns: 0,
-        launch_queue: 1_024,
-        max_level: 3,
         gate_ns: 2_200,
         gate_close_ns: us(1),
         gate_spacing_ns: us(200),
@@ -126,12 +121,7 @@ fn defaults() -> DeviceSpec {
         save_context_ns: us(10),
         restore_fixed_ns: us(10),
         restore_context_ns: us(10),
-        grace_ns: 0,
-        resume_ns: 0,
-        reach: Reach::Queue,
-        batches: false,
-        wake_ns: Arc::default(),
-        queue_wake_ns: Arc::default(),
+        ..DeviceSpec::ideal("")
     }
 }
 

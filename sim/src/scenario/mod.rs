@@ -23,6 +23,7 @@ mod locate;
 mod metric;
 mod model;
 mod names;
+mod plain;
 mod raw;
 mod source;
 mod system;

@@ -16,7 +16,8 @@ pub const SCHEMA_VERSION: u32 = 1;
 
 /// A whole experiment: devices, processes, tasks and how long to run them.
 ///
-/// [`Scenario::load`] and [`Scenario::parse`] make one; all fields can be changed before a run.
+/// [`Scenario::load`], [`Scenario::parse`] and [`Scenario::plain`] make one; all fields can be
+/// changed before a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Scenario {
     /// Short name, used in reports. 1 to 64 characters of `[A-Za-z0-9._-]`.
@@ -430,48 +431,6 @@ pub struct TaskSpec {
     pub weight: u32,
     /// Name of a task whose latest submitted command each request of this one waits for first.
     pub after: Option<usize>,
-}
-
-impl TaskSpec {
-    /// A task with this name, of no importance, on the first device: requests of 10 commands of
-    /// 100 µs one after the other, 16 in flight, and no hints.
-    #[must_use]
-    pub fn named(name: &str) -> Self {
-        Self {
-            name: name.to_owned(),
-            count: 1,
-            device: 0,
-            process: None,
-            start_ns: 0,
-            arrival: Arrival::Closed { think: Dist::Constant(0), jitter_ns: 0 },
-            requests: None,
-            commands: 10,
-            command: Dist::Constant(100_000),
-            waves: 1,
-            urgent_stream: false,
-            claim: Claim::Whole,
-            outstanding: 1,
-            sync: SyncScope::Stream,
-            host_launch_ns: None,
-            dispatch_ns: 0,
-            threshold: 16,
-            batch: 8,
-            window: WindowSpec::Fixed,
-            capacity: 64,
-            level: None,
-            context: 1.0,
-            counted: 1.0,
-            priority: 0,
-            deadline_ns: None,
-            laxity_ns: None,
-            critical_priority: 255,
-            active_window: false,
-            cpu_priority: 0,
-            share: None,
-            weight: 1,
-            after: None,
-        }
-    }
 }
 
 impl TaskSpec {

@@ -18,16 +18,13 @@ use xsched_core::cost::Reach;
 use rand::RngExt;
 use xsched_core::hal::FaultRates;
 use xsched_core::level::Level;
-use xsched_core::message::Claim;
 use xsched_policies::Any;
 
 use crate::engine::{Disturbance, Faults, Setup};
 use crate::outcome::Outcome;
 use crate::run::run_setup;
 use crate::sample::{Rng, below, generator};
-use crate::scenario::{
-    Arrival, Concurrency, DeviceSpec, Dist, Scenario, SyncScope, TaskSpec, WindowSpec,
-};
+use crate::scenario::{Arrival, Concurrency, DeviceSpec, Dist, Scenario, TaskSpec, WindowSpec};
 use laws::Law;
 
 /// Faults happen in this first part of a run.
@@ -227,26 +224,10 @@ impl Drawn {
 
 fn scenario_of(seed: u64, devices: Vec<DeviceSpec>, tasks: Vec<TaskSpec>) -> Scenario {
     Scenario {
-        name: format!("swarm-{seed}"),
-        description: String::new(),
         seed,
-        seeds: 1,
         duration_ns: Some(LIMIT_NS),
-        warmup_ns: 0,
         policy: "hpf".to_owned(),
-        k: None,
-        timeslice_ns: None,
-        ageing_ns: None,
-        floor_permille: 0,
-        level: 1,
-        scheduler_latency_ns: 0,
-        daemon: None,
-        devices,
-        processes: Vec::new(),
-        tasks,
-        references: Vec::new(),
-        fitted: Vec::new(),
-        comparators: crate::scenario::Comparators::default(),
+        ..Scenario::plain(&format!("swarm-{seed}"), devices, tasks)
     }
 }
 
@@ -302,13 +283,11 @@ fn draw_device(number: u32, rng: &mut Rng) -> DeviceSpec {
         _ => Concurrency::ProcessorSharing { contention: rng.random_range(0.0..1.5) },
     };
     let mut device = DeviceSpec {
-        name: format!("gpu{number}"),
         concurrency,
         launch_latency_ns: pick(&[0, 1_000, 4_000], rng),
         host_launch_ns: pick(&[0, 1_000, 3_000, 10_000], rng),
         host_sync_ns: pick(&[0, 5_000], rng),
         detect_ns: pick(&[0, 1_000, 8_000], rng),
-        fence_ns: 0,
         launch_queue: pick(&[16, 64, 1_024], rng) as u32,
         max_level: rng.random_range(1..=3),
         gate_ns: pick(&[0, 2_200], rng),
@@ -318,12 +297,7 @@ fn draw_device(number: u32, rng: &mut Rng) -> DeviceSpec {
         save_context_ns: pick(&[0, 20_000], rng),
         restore_fixed_ns: pick(&[0, 10_000, 400_000], rng),
         restore_context_ns: pick(&[0, 20_000], rng),
-        grace_ns: 0,
-        resume_ns: 0,
-        reach: Reach::Queue,
-        batches: false,
-        wake_ns: [].into(),
-        queue_wake_ns: [].into(),
+        ..DeviceSpec::ideal(&format!("gpu{number}"))
     };
     // Without a draw of its own, so that seeds mean what they meant.
     if device.launch_queue == 64 {
@@ -350,38 +324,22 @@ fn draw_task(number: usize, devices: usize, rng: &mut Rng) -> TaskSpec {
     let window = if rng.random_bool(0.2) { WindowSpec::Adaptive } else { WindowSpec::Fixed };
     let capacity = threshold.max(pick(&[4, 33, 256], rng) as u32);
     TaskSpec {
-        name: format!("t{number}"),
-        count: 1,
         device: below(devices, rng),
-        process: None,
         start_ns: pick(&[0, 1_000_000, 10_000_000], rng),
         arrival,
         requests: Some(rng.random_range(3..=30)),
         commands: pick(&[1, 2, 7, 20, 60], rng) as u32,
         command,
-        waves: 1,
-        urgent_stream: false,
-        claim: Claim::Whole,
         outstanding: rng.random_range(1..=3),
-        sync: SyncScope::Stream,
-        host_launch_ns: None,
         dispatch_ns: pick(&[0, 0, 5_000], rng),
         threshold,
         batch: rng.random_range(1..=threshold),
         window,
         capacity,
-        level: None,
         context: rng.random_range(0.0..=1.0),
-        counted: 1.0,
         priority: rng.random_range(-2..=2),
-        deadline_ns: None,
-        laxity_ns: None,
-        critical_priority: 255,
-        active_window: false,
-        cpu_priority: 0,
-        share: None,
-        weight: 1,
         after: (number > 0 && rng.random_bool(0.3)).then(|| below(number, rng)),
+        ..TaskSpec::named(&format!("t{number}"))
     }
 }
 

@@ -16,32 +16,6 @@ pub(crate) const MS: u64 = 1_000_000;
 /// A second.
 pub(crate) const S: u64 = 1_000_000_000;
 
-/// As the file says, so that keys which no test is about keep their defaults.
-const PLAIN: &str = r#"
-version = 1
-name = "plain"
-scheduler_latency_us = 0
-[[device]]
-name = "gpu0"
-launch_latency_us = 0
-host_launch_us = 0
-host_sync_us = 0
-detect_us = 0
-launch_queue = 1048576
-gate_us = 0
-gate_close_us = 0
-gate_spacing_us = 0
-save_fixed_us = 0
-save_context_us = 0
-restore_fixed_us = 0
-restore_context_us = 0
-[[task]]
-name = "a"
-arrival = { kind = "closed", think_ms = 0 }
-requests = 1
-command = { kind = "constant", us = 1 }
-"#;
-
 /// Reads a scenario.
 pub(crate) fn parse(text: &str) -> Scenario {
     Scenario::parse(text, Path::new("test.toml")).unwrap_or_else(|error| panic!("{error}"))
@@ -49,7 +23,7 @@ pub(crate) fn parse(text: &str) -> Scenario {
 
 /// A device on which nothing but the commands takes time.
 pub(crate) fn device() -> DeviceSpec {
-    parse(PLAIN).devices.remove(0)
+    DeviceSpec { launch_queue: 1 << 20, ..DeviceSpec::ideal("gpu0") }
 }
 
 /// A device as [`device`], with all streams at once.
@@ -81,7 +55,8 @@ pub(crate) fn slow_device() -> DeviceSpec {
 
 /// A task with one command of a microsecond per request, one request after the other, for ever.
 pub(crate) fn task(name: &str) -> TaskSpec {
-    TaskSpec { name: name.to_owned(), requests: None, ..parse(PLAIN).tasks.remove(0) }
+    let command = Dist::Constant(US);
+    TaskSpec { commands: 1, command, capacity: 1_024, ..TaskSpec::named(name) }
 }
 
 /// A task with one request, of this many commands of one length.
@@ -92,14 +67,7 @@ pub(crate) fn once(name: &str, commands: u32, command_ns: u64) -> TaskSpec {
 
 /// A process whose threads share a lock.
 pub(crate) fn locked(order: LockOrder) -> ProcessSpec {
-    let name = "p".to_owned();
-    ProcessSpec {
-        name,
-        lock: Some(order),
-        lock_handoff_ns: 0,
-        lock_on_return: false,
-        lock_percent: 100,
-    }
+    ProcessSpec { lock: Some(order), ..ProcessSpec::named("p") }
 }
 
 /// Requests at these times, of one command of a length each.
@@ -130,7 +98,7 @@ pub(crate) fn exponential(mean_ns: f64) -> Dist {
 
 /// The tasks on the device, without message latencies, until everything is done.
 pub(crate) fn scenario(device: DeviceSpec, tasks: Vec<TaskSpec>) -> Scenario {
-    Scenario { devices: vec![device], tasks, ..parse(PLAIN) }
+    Scenario::plain("plain", vec![device], tasks)
 }
 
 /// The tasks on the device as in [`scenario`], highest priority first at a level.

@@ -127,34 +127,25 @@ impl<'a> Model<'a> {
         let longest = places.iter().map(|place| place.need.device_ns()).max().unwrap_or(0);
         let warmup_ns = WARM_UP_NS + 2 * longest * places.len() as u64;
         Scenario {
-            name: "lab".to_owned(),
-            description: String::new(),
             seed: SEED,
-            seeds: 1,
             duration_ns: Some(warmup_ns + self.duration_ns(places, loads)),
             warmup_ns,
             policy: sharing.name().to_owned(),
             k: self.variable(places, "XSCHED_AUTO_XQUEUE_KDEADLINE"),
             timeslice_ns: sharing.timeslice_ns(),
-            ageing_ns: None,
-            floor_permille: 0,
             level: LEVEL.min(self.device.max_level),
-            scheduler_latency_ns: 0,
             daemon: match &sharing {
                 Sharing::Daemon(_, daemon) => Some(daemon.clone()),
                 _ => None,
             },
-            devices: vec![self.device_spec(places, &sharing)],
             processes: self.processes(places),
-            tasks,
-            references: Vec::new(),
-            fitted: Vec::new(),
             comparators: Comparators {
                 slice_ns: SLICE_NS,
                 switch_ns: SWITCH_NS,
                 triton_running: self.running(places.len()),
                 ..Comparators::default()
             },
+            ..Scenario::plain("lab", vec![self.device_spec(places, &sharing)], tasks)
         }
     }
 
