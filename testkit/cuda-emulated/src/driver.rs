@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
 use xsched_emulated_device::code::{Answer, INVALID_HANDLE};
-use xsched_emulated_device::{Device, Event, Handles, Memory, Stream};
+use xsched_emulated_device::{Device, Event, Handles, Memory, Stream, finders};
 
 use crate::context::{Context, per_thread_stream};
 use crate::graph::{Exec, Graph};
@@ -150,21 +150,8 @@ impl Driver {
     }
 }
 
-/// Functions that find an object of one kind by its handle.
-macro_rules! finders {
-    ($($name:ident, $variant:ident, $type:ty;)+) => {
-        impl Driver {$(
-            pub(crate) fn $name(&self, handle: usize) -> Answer<$type> {
-                match self.objects.get(handle)? {
-                    Object::$variant(object) => Ok(object),
-                    _ => Err(INVALID_HANDLE),
-                }
-            }
-        )+}
-    };
-}
-
 finders! {
+    Driver:
     event, Event, Arc<Event>;
     module, Module, Arc<Module>;
     library, Library, Arc<Module>;

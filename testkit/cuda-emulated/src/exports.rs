@@ -51,19 +51,24 @@ pub(crate) fn answer(name: &'static str, per_thread: bool, body: impl FnOnce() -
     body().err().unwrap_or(SUCCESS)
 }
 
-/// Exports functions under their names. In brackets is a second name, under which the null stream
-/// is the thread's default one. `table` lists what was exported.
+/// Exports functions under their names; behind `also` are those of functions that do the same. In
+/// brackets are names under which the null stream is the thread's default one. `table` lists what
+/// was exported.
 macro_rules! exports {
-    ($($([$twin:ident])? fn $name:ident $args:tt $body:block)+) => {
+    (
+        $($([$($twin:ident),+])? $(also $($same:ident),+)? fn $name:ident $args:tt $body:block)+
+    ) => {
         $(
             $crate::exports::export!($name $args $body false);
-            $($crate::exports::export!($twin $args $body true);)?
+            $($($crate::exports::export!($same $args $body false);)+)?
+            $($($crate::exports::export!($twin $args $body true);)+)?
         )+
 
         pub(crate) fn table() -> Vec<(&'static str, usize)> {
             vec![$(
                 (stringify!($name), $name as *const () as usize),
-                $((stringify!($twin), $twin as *const () as usize),)?
+                $($((stringify!($same), $same as *const () as usize),)+)?
+                $($((stringify!($twin), $twin as *const () as usize),)+)?
             )+]
         }
     };

@@ -1,10 +1,31 @@
 //! Captures: what is launched becomes a graph.
 
+use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread::{self, ThreadId};
 
+use crate::code::{Answer, INVALID_VALUE, ensure};
 use crate::graph::Graph;
+
+/// The mode in which a capture forbids something to all threads.
+const GLOBAL: u32 = 0;
+/// The mode in which it forbids nothing, and any thread may end it.
+pub(crate) const RELAXED: u32 = 2;
+
+thread_local! {
+    /// Capture mode of this thread.
+    static MODE: Cell<u32> = const { Cell::new(GLOBAL) };
+}
+
+/// Gives this thread another capture mode, and returns the one that it had.
+///
+/// # Errors
+/// If there is no such mode.
+pub fn exchange_mode(mode: u32) -> Answer<u32> {
+    ensure(mode <= RELAXED, INVALID_VALUE)?;
+    Ok(MODE.replace(mode))
+}
 
 /// One capture, which may go through several streams.
 #[derive(Debug)]
@@ -30,6 +51,15 @@ impl Capture {
             graph: Mutex::default(),
             is_spoiled: AtomicBool::new(false),
             is_over: AtomicBool::new(false),
+        }
+    }
+
+    /// True if it forbids this thread what is not safe while it is under way.
+    pub(crate) fn forbids_this_thread(&self) -> bool {
+        match (MODE.get(), self.mode) {
+            (RELAXED, _) | (_, RELAXED) => false,
+            (GLOBAL, GLOBAL) => true,
+            _ => self.thread == thread::current().id(),
         }
     }
 

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Condvar, LazyLock, Mutex, MutexGuard, PoisonError};
 
 use crate::capture::Capture;
-use crate::code::{Answer, SUCCESS};
+use crate::code::{Answer, STREAM_CAPTURE_UNSUPPORTED, SUCCESS, ensure};
 use crate::ring::{Leave, Ring};
 use crate::stream::Stream;
 
@@ -33,6 +33,17 @@ static SETTINGS: LazyLock<Settings> = LazyLock::new(|| {
         units: number("XSCHED_EMULATED_UNITS", 1).max(1),
     }
 });
+
+/// Checks that no capture of a device forbids this thread what is not safe while one is under way.
+///
+/// # Errors
+/// If one does. It is spoiled.
+pub fn check_safe(device: &Device) -> Answer {
+    let mut captures = device.captures(false);
+    captures.retain(|capture| capture.forbids_this_thread());
+    captures.iter().for_each(|capture| capture.spoil());
+    ensure(captures.is_empty(), STREAM_CAPTURE_UNSUPPORTED)
+}
 
 /// Makes that whose leave a ring of a device needs, if it needs one.
 pub type MakeLeave = fn(u32, &'static Units) -> Answer<Option<Box<dyn Leave>>>;

@@ -64,3 +64,18 @@ impl<O: Clone> Handles<O> {
         self.lock().1.values().filter(|object| counts(object)).count()
     }
 }
+
+/// Adds functions to a type with `objects`, which each find an object of one kind by its handle.
+#[macro_export]
+macro_rules! finders {
+    ($owner:ident: $($name:ident, $variant:ident, $type:ty;)+) => {
+        impl $owner {$(
+            pub(crate) fn $name(&self, handle: usize) -> $crate::code::Answer<$type> {
+                match self.objects.get(handle)? {
+                    Object::$variant(object) => Ok(object),
+                    _ => Err($crate::code::INVALID_HANDLE),
+                }
+            }
+        )+}
+    };
+}

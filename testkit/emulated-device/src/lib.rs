@@ -24,8 +24,8 @@ pub mod spin;
 mod stream;
 mod work;
 
-pub use capture::Capture;
-pub use device::{Device, MakeLeave, Place, Units};
+pub use capture::{Capture, exchange_mode};
+pub use device::{Device, MakeLeave, Place, Units, check_safe};
 pub use event::{Event, Record};
 pub use graph::{Graph, Node};
 pub use handles::Handles;

@@ -4,11 +4,11 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
-use crate::capture::Capture;
+use crate::capture::{Capture, RELAXED};
 use crate::code::{
-    Answer, CAPTURED_EVENT, ILLEGAL_STATE, STREAM_CAPTURE_INVALIDATED, STREAM_CAPTURE_ISOLATION,
-    STREAM_CAPTURE_MERGE, STREAM_CAPTURE_UNJOINED, STREAM_CAPTURE_UNMATCHED,
-    STREAM_CAPTURE_UNSUPPORTED, STREAM_CAPTURE_WRONG_THREAD,
+    Answer, CAPTURED_EVENT, ILLEGAL_STATE, INVALID_VALUE, STREAM_CAPTURE_INVALIDATED,
+    STREAM_CAPTURE_ISOLATION, STREAM_CAPTURE_MERGE, STREAM_CAPTURE_UNJOINED,
+    STREAM_CAPTURE_UNMATCHED, STREAM_CAPTURE_UNSUPPORTED, STREAM_CAPTURE_WRONG_THREAD,
 };
 use crate::device::Device;
 use crate::event::Event;
@@ -18,8 +18,6 @@ use crate::work::{Kind, Work};
 
 /// Makes a stream that does not wait for the default stream.
 pub const NON_BLOCKING: u32 = 1;
-/// The mode of captures that any thread may end.
-const RELAXED: u32 = 2;
 
 /// A capture that a stream takes part in.
 #[derive(Clone, Debug)]
@@ -244,8 +242,11 @@ impl Stream {
     /// Captures what is launched from now on.
     ///
     /// # Errors
-    /// If it is the default stream, or is captured.
+    /// If there is no such mode, or it is the default stream, or is captured.
     pub fn begin_capture(&self, mode: u32) -> Answer {
+        if mode > RELAXED {
+            return Err(INVALID_VALUE);
+        }
         if self.is_default {
             return Err(STREAM_CAPTURE_UNSUPPORTED);
         }
@@ -284,13 +285,6 @@ impl Stream {
     /// The capture that it takes part in, and what its next command comes after.
     pub fn capture(&self) -> Option<(Arc<Capture>, Vec<usize>)> {
         self.part().as_ref().map(|part| (Arc::clone(&part.capture), part.ends.clone()))
-    }
-
-    /// Changes what its next captured command comes after.
-    pub fn set_capture_ends(&self, ends: Vec<usize>) {
-        if let Some(part) = &mut *self.part() {
-            part.ends = ends;
-        }
     }
 
     /// 0 if it is not captured, 1 if it is, 2 if the capture was spoiled.

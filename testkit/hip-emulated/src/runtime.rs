@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 
 use xsched_emulated_device::code::{Answer, INVALID_HANDLE, NO_DEVICE};
-use xsched_emulated_device::{Device, Event, Handles, Kind, Memory, Place, Stream, Work};
+use xsched_emulated_device::{Device, Event, Handles, Kind, Memory, Place, Stream, Work, finders};
 
 use crate::graph::{Captured, Executable};
 use crate::kfd::Queue;
@@ -174,10 +174,6 @@ impl Runtime {
         self.objects.add(object)
     }
 
-    pub(crate) fn object(&self, handle: usize) -> Answer<Object> {
-        self.objects.get(handle)
-    }
-
     /// Forgets a handle, and a module's functions with it.
     pub(crate) fn forget(&self, handle: usize) {
         self.objects.remove(handle);
@@ -198,7 +194,7 @@ impl Runtime {
         if handle == PER_THREAD {
             return stream_of_thread(self.current()?);
         }
-        match self.object(handle)? {
+        match self.objects.get(handle)? {
             Object::Stream(stream) => Ok(stream),
             _ => Err(INVALID_HANDLE),
         }
@@ -214,41 +210,6 @@ impl Runtime {
 
     pub(crate) fn unseen_ends(&self) -> u64 {
         self.unseen_ends.load(Ordering::Acquire)
-    }
-
-    pub(crate) fn event(&self, handle: usize) -> Answer<Arc<Event>> {
-        match self.object(handle)? {
-            Object::Event(event) => Ok(event),
-            _ => Err(INVALID_HANDLE),
-        }
-    }
-
-    pub(crate) fn module(&self, handle: usize) -> Answer<&'static Device> {
-        match self.object(handle)? {
-            Object::Module(device) => Ok(device),
-            _ => Err(INVALID_HANDLE),
-        }
-    }
-
-    pub(crate) fn function(&self, handle: usize) -> Answer<Function> {
-        match self.object(handle)? {
-            Object::Function(function) => Ok(function),
-            _ => Err(INVALID_HANDLE),
-        }
-    }
-
-    pub(crate) fn graph(&self, handle: usize) -> Answer<Arc<Captured>> {
-        match self.object(handle)? {
-            Object::Graph(graph) => Ok(graph),
-            _ => Err(INVALID_HANDLE),
-        }
-    }
-
-    pub(crate) fn exec(&self, handle: usize) -> Answer<Arc<Executable>> {
-        match self.object(handle)? {
-            Object::Exec(exec) => Ok(exec),
-            _ => Err(INVALID_HANDLE),
-        }
     }
 
     /// A handle for a kernel of a module.
@@ -323,4 +284,13 @@ impl Runtime {
         *times -= 1;
         Err(*code)
     }
+}
+
+finders! {
+    Runtime:
+    event, Event, Arc<Event>;
+    module, Module, &'static Device;
+    function, Function, Function;
+    graph, Graph, Arc<Captured>;
+    exec, Exec, Arc<Executable>;
 }

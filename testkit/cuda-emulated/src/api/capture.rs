@@ -1,39 +1,14 @@
 //! Captures.
 
-use std::cell::Cell;
 use std::sync::{Arc, Mutex};
-use std::thread;
 
-use xsched_emulated_device::Device;
 use xsched_emulated_device::c::Out;
-use xsched_emulated_device::code::{Answer, INVALID_VALUE, STREAM_CAPTURE_UNSUPPORTED};
+use xsched_emulated_device::code::Answer;
+use xsched_emulated_device::exchange_mode;
 
 use crate::driver::{Object, driver};
 use crate::exports::exports;
 use crate::graph::Graph;
-
-/// Modes: of all threads, of one, of none.
-const GLOBAL: u32 = 0;
-const RELAXED: u32 = 2;
-
-thread_local! {
-    /// Capture mode of this thread.
-    static MODE: Cell<u32> = const { Cell::new(GLOBAL) };
-}
-
-/// Fails, and spoils the captures, if one forbids this thread what is not safe while it is under
-/// way.
-pub(super) fn check_safe(engine: &Device) -> Answer {
-    let (mode, here) = (MODE.get(), thread::current().id());
-    let mut captures = engine.captures(false);
-    captures.retain(|capture| match (mode, capture.mode) {
-        (RELAXED, _) | (_, RELAXED) => false,
-        (GLOBAL, GLOBAL) => true,
-        _ => capture.thread == here,
-    });
-    captures.iter().for_each(|capture| capture.spoil());
-    if captures.is_empty() { Ok(()) } else { Err(STREAM_CAPTURE_UNSUPPORTED) }
-}
 
 /// Writes whether a stream is captured, and the capture's number.
 fn info(stream: usize, status: Out<u32>, id: Out<u64>) -> Answer {
@@ -48,9 +23,6 @@ fn info(stream: usize, status: Out<u32>, id: Out<u64>) -> Answer {
 exports! {
     [cuStreamBeginCapture_v2_ptsz]
     fn cuStreamBeginCapture_v2(stream: usize, mode: u32) {
-        if mode > RELAXED {
-            return Err(INVALID_VALUE);
-        }
         let stream = driver().stream(stream)?;
         stream.device.check()?;
         stream.begin_capture(mode)
@@ -122,10 +94,7 @@ exports! {
     }
 
     fn cuThreadExchangeStreamCaptureMode(mode: Out<u32>) {
-        let wanted = mode.get()?;
-        if wanted > RELAXED {
-            return Err(INVALID_VALUE);
-        }
-        mode.set(MODE.replace(wanted))
+        let before = exchange_mode(mode.get()?)?;
+        mode.set(before)
     }
 }

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use xsched_emulated_device::c::Out;
+use xsched_emulated_device::check_safe;
 use xsched_emulated_device::code::{
     Answer, CONTEXT_DESTROYED, INVALID_CONTEXT, INVALID_VALUE, NOT_SUPPORTED,
 };
 
-use super::capture::check_safe;
 use super::devices::known;
 use crate::attributes::PRIORITIES;
 use crate::context::{Context, by_handle, current, current_handle, engine, with_stack};

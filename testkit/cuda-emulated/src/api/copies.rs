@@ -253,18 +253,9 @@ const fn row(to: usize, value: u32, element: usize, width: usize) -> Fill {
 }
 
 exports! {
-    [cuMemcpy_ptds]
+    [cuMemcpy_ptds, cuMemcpyHtoD_v2_ptds, cuMemcpyDtoH_v2_ptds]
+    also cuMemcpyHtoD_v2, cuMemcpyDtoH_v2
     fn cuMemcpy(to: usize, from: usize, bytes: usize) {
-        plain(to, from, bytes, 0, true)
-    }
-
-    [cuMemcpyHtoD_v2_ptds]
-    fn cuMemcpyHtoD_v2(to: usize, from: usize, bytes: usize) {
-        plain(to, from, bytes, 0, true)
-    }
-
-    [cuMemcpyDtoH_v2_ptds]
-    fn cuMemcpyDtoH_v2(to: usize, from: usize, bytes: usize) {
         plain(to, from, bytes, 0, true)
     }
 
@@ -284,33 +275,14 @@ exports! {
         plain(to, from, bytes, 0, false)
     }
 
-    [cuMemcpyAsync_ptsz]
-    fn cuMemcpyAsync(to: usize, from: usize, bytes: usize, stream: usize) {
-        plain(to, from, bytes, stream, false)
-    }
-
-    [cuMemcpyHtoDAsync_v2_ptsz]
-    fn cuMemcpyHtoDAsync_v2(
-        to: usize,
-        from: usize,
-        bytes: usize,
-        stream: usize,
-    ) {
-        plain(to, from, bytes, stream, false)
-    }
-
-    [cuMemcpyDtoHAsync_v2_ptsz]
-    fn cuMemcpyDtoHAsync_v2(
-        to: usize,
-        from: usize,
-        bytes: usize,
-        stream: usize,
-    ) {
-        plain(to, from, bytes, stream, false)
-    }
-
-    [cuMemcpyDtoDAsync_v2_ptsz]
-    fn cuMemcpyDtoDAsync_v2(
+    [
+        cuMemcpyAsync_ptsz,
+        cuMemcpyHtoDAsync_v2_ptsz,
+        cuMemcpyDtoHAsync_v2_ptsz,
+        cuMemcpyDtoDAsync_v2_ptsz
+    ]
+    also cuMemcpyHtoDAsync_v2, cuMemcpyDtoHAsync_v2, cuMemcpyDtoDAsync_v2
+    fn cuMemcpyAsync(
         to: usize,
         from: usize,
         bytes: usize,
@@ -331,13 +303,9 @@ exports! {
         plain(to, from, bytes, stream, false)
     }
 
-    [cuMemcpy2D_v2_ptds]
+    [cuMemcpy2D_v2_ptds, cuMemcpy2DUnaligned_v2_ptds]
+    also cuMemcpy2DUnaligned_v2
     fn cuMemcpy2D_v2(copy: In<Copy2D>) {
-        launch(copy.get()?.rows()?, &driver().stream(0)?, true)
-    }
-
-    [cuMemcpy2DUnaligned_v2_ptds]
-    fn cuMemcpy2DUnaligned_v2(copy: In<Copy2D>) {
         launch(copy.get()?.rows()?, &driver().stream(0)?, true)
     }
 

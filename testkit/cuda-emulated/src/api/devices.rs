@@ -70,11 +70,8 @@ exports! {
         device.set(found.ok_or(INVALID_DEVICE)?.cast_signed())
     }
 
+    also cuDeviceGetUuid_v2
     fn cuDeviceGetUuid(uuid: Out<[u8; 16]>, device: c_int) {
-        uuid.set(attributes::uuid(known(device)?))
-    }
-
-    fn cuDeviceGetUuid_v2(uuid: Out<[u8; 16]>, device: c_int) {
         uuid.set(attributes::uuid(known(device)?))
     }
 

@@ -6,9 +6,8 @@ use xsched_emulated_device::c::Out;
 use xsched_emulated_device::code::{
     Answer, CAPTURED_EVENT, INVALID_HANDLE, INVALID_VALUE, NOT_READY,
 };
-use xsched_emulated_device::{Event, await_condition};
+use xsched_emulated_device::{Event, await_condition, check_safe};
 
-use super::capture::check_safe;
 use super::check_default;
 use crate::context::engine;
 use crate::driver::{Object, driver};
@@ -48,11 +47,6 @@ fn time_ns(event: usize) -> Answer<u64> {
     }
     let record = event.last().filter(|_| event.takes_time).ok_or(INVALID_HANDLE)?;
     record.time_ns().ok_or(NOT_READY)
-}
-
-fn elapsed(ms: Out<f32>, start: usize, stop: usize) -> Answer {
-    let (start, stop) = (time_ns(start)?, time_ns(stop)?);
-    ms.set(((stop as f64 - start as f64) / 1e6) as f32)
 }
 
 exports! {
@@ -102,11 +96,9 @@ exports! {
         event.device.check()
     }
 
+    also cuEventElapsedTime_v2
     fn cuEventElapsedTime(ms: Out<f32>, start: usize, stop: usize) {
-        elapsed(ms, start, stop)
-    }
-
-    fn cuEventElapsedTime_v2(ms: Out<f32>, start: usize, stop: usize) {
-        elapsed(ms, start, stop)
+        let (start, stop) = (time_ns(start)?, time_ns(stop)?);
+        ms.set(((stop as f64 - start as f64) / 1e6) as f32)
     }
 }

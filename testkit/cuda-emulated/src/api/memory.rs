@@ -5,9 +5,8 @@ use std::sync::Arc;
 
 use xsched_emulated_device::c::{In, Out};
 use xsched_emulated_device::code::{Answer, INVALID_HANDLE, INVALID_VALUE, OUT_OF_MEMORY};
-use xsched_emulated_device::{Kind, MemoryKind, Stream, Work};
+use xsched_emulated_device::{Kind, MemoryKind, Stream, Work, check_safe};
 
-use super::capture::check_safe;
 use super::devices::{MEMORY, known};
 use super::launch;
 use crate::context::{current_handle, engine};
@@ -57,10 +56,6 @@ fn take_async(memory: Out<usize>, bytes: usize, stream: &Arc<Stream>) -> Answer 
     stream.device.check()?;
     take(memory, bytes, MemoryKind::Device)?;
     launch(stream, Kind::Allocate, Work::Nothing)
-}
-
-fn pool(device: c_int) -> Answer<usize> {
-    Ok(POOL + known(device)? as usize)
 }
 
 fn check_pool(pool: usize) -> Answer {
@@ -232,12 +227,9 @@ exports! {
         launch(&stream, Kind::Free, Work::Short(Arc::new(free)))
     }
 
+    also cuDeviceGetMemPool
     fn cuDeviceGetDefaultMemPool(to: Out<usize>, device: c_int) {
-        to.set(pool(device)?)
-    }
-
-    fn cuDeviceGetMemPool(to: Out<usize>, device: c_int) {
-        to.set(pool(device)?)
+        to.set(POOL + known(device)? as usize)
     }
 
     fn cuMemPoolSetAttribute(pool: usize, _attribute: u32, value: *const c_void) {

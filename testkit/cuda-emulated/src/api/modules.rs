@@ -4,13 +4,12 @@ use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::sync::Arc;
 use std::{fs, ptr};
 
-use xsched_emulated_device::Device;
 use xsched_emulated_device::c::{Out, Text, layout};
 use xsched_emulated_device::code::{
     Answer, FILE_NOT_FOUND, INVALID_HANDLE, INVALID_VALUE, NO_BINARY, NOT_FOUND,
 };
+use xsched_emulated_device::{Device, check_safe};
 
-use super::capture::check_safe;
 use crate::attributes::{self, BLOCK_THREADS, UNIT_THREADS, UNITS};
 use crate::context::engine;
 use crate::driver::{Function, Module, Object, driver};

@@ -105,26 +105,82 @@ fn set(node: usize, kind: Kind, works: Vec<Work>) -> Answer {
     })
 }
 
-exports! {
-    fn cuGraphAddKernelNode(
-        node: Out<usize>,
-        graph: usize,
-        after: In<usize>,
-        count: usize,
-        kernel: In<Kernel>,
-    ) {
-        let kernel = kernel.get()?;
-        put(node, graph, &after, count, (Kind::Kernel, kernel.work(kernel.function)?))
-    }
+/// Exports functions that add a node behind others, of which each says the arguments that it has
+/// beside those of all, and by its body what kind of node it is and what that does; and functions
+/// of other kinds.
+macro_rules! nodes {
+    (
+        add { $(fn $name:ident($($arg:ident: $type:ty),*) $body:block)+ }
+        $($rest:tt)+
+    ) => {
+        exports! {
+            $(fn $name(
+                node: Out<usize>,
+                graph: usize,
+                after: In<usize>,
+                count: usize
+                $(, $arg: $type)*
+            ) {
+                put(node, graph, &after, count, $body)
+            })+
+            $($rest)+
+        }
+    };
+}
 
-    fn cuGraphAddKernelNode_v2(
-        node: Out<usize>,
-        graph: usize,
-        after: In<usize>,
-        count: usize,
-        kernel: In<Kernel2>,
-    ) {
-        put(node, graph, &after, count, (Kind::Kernel, kernel.get()?.work()?))
+nodes! {
+    add {
+        fn cuGraphAddKernelNode(kernel: In<Kernel>) {
+            let kernel = kernel.get()?;
+            (Kind::Kernel, kernel.work(kernel.function)?)
+        }
+
+        fn cuGraphAddKernelNode_v2(kernel: In<Kernel2>) {
+            (Kind::Kernel, kernel.get()?.work()?)
+        }
+
+        fn cuGraphAddMemcpyNode(parameters: In<Copy3D>, _context: usize) {
+            (Kind::Copy, vec![copy(parameters.get()?.rows()?)?])
+        }
+
+        fn cuGraphAddMemsetNode(parameters: In<Memset>, _context: usize) {
+            let &Memset { to, pitch, value, element, width, height } = parameters.get()?;
+            let fill = Fill { to, pitch, value, element: element as usize, width, height };
+            (Kind::Fill, vec![fill.work()?])
+        }
+
+        fn cuGraphAddHostNode(parameters: In<Host>) {
+            let &Host { function, data } = parameters.get()?;
+            let function = function.ok_or(INVALID_VALUE)?;
+            (Kind::Call, vec![Work::Call(Arc::new(move || on_host(|| function(data))))])
+        }
+
+        fn cuGraphAddEmptyNode() {
+            (Kind::Empty, Vec::new())
+        }
+
+        fn cuGraphAddChildGraphNode(child: usize) {
+            let nodes = with(child, |child| Ok(Arc::new(child.nodes.clone())))?;
+            (Kind::Graph, vec![Work::Graph(nodes)])
+        }
+
+        fn cuGraphAddEventRecordNode(event: usize) {
+            let event = driver().event(event)?;
+            let record = Work::Short(Arc::new(move || event.start().complete()));
+            (Kind::RecordEvent, vec![record])
+        }
+
+        fn cuGraphAddEventWaitNode(event: usize) {
+            let event = driver().event(event)?;
+            let is_over =
+                move || event.last().is_none_or(|record| record.time_ns().is_some());
+            (Kind::AwaitEvent, vec![Work::Await(Arc::new(is_over))])
+        }
+
+        fn cuGraphAddBatchMemOpNode(parameters: In<Batch>) {
+            let batch = parameters.get()?;
+            (Kind::MemoryOperations, works(batch.count, &batch.operations)?)
+        }
     }
 
     fn cuGraphKernelNodeSetParams(node: usize, kernel: In<Kernel>) {
@@ -143,95 +199,5 @@ exports! {
 
     fn cuGraphExecKernelNodeSetParams_v2(exec: usize, node: usize, kernel: In<Kernel2>) {
         driver().exec(exec)?.set(split(node)?.1, Kind::Kernel, kernel.get()?.work()?)
-    }
-
-    fn cuGraphAddMemcpyNode(
-        node: Out<usize>,
-        graph: usize,
-        after: In<usize>,
-        count: usize,
-        parameters: In<Copy3D>,
-        _context: usize,
-    ) {
-        let work = copy(parameters.get()?.rows()?)?;
-        put(node, graph, &after, count, (Kind::Copy, vec![work]))
-    }
-
-    fn cuGraphAddMemsetNode(
-        node: Out<usize>,
-        graph: usize,
-        after: In<usize>,
-        count: usize,
-        parameters: In<Memset>,
-        _context: usize,
-    ) {
-        let &Memset { to, pitch, value, element, width, height } = parameters.get()?;
-        let fill = Fill { to, pitch, value, element: element as usize, width, height };
-        put(node, graph, &after, count, (Kind::Fill, vec![fill.work()?]))
-    }
-
-    fn cuGraphAddHostNode(
-        node: Out<usize>,
-        graph: usize,
-        after: In<usize>,
-        count: usize,
-        parameters: In<Host>,
-    ) {
-        let &Host { function, data } = parameters.get()?;
-        let function = function.ok_or(INVALID_VALUE)?;
-        let call = Work::Call(Arc::new(move || on_host(|| function(data))));
-        put(node, graph, &after, count, (Kind::Call, vec![call]))
-    }
-
-    fn cuGraphAddEmptyNode(node: Out<usize>, graph: usize, after: In<usize>, count: usize) {
-        put(node, graph, &after, count, (Kind::Empty, Vec::new()))
-    }
-
-    fn cuGraphAddChildGraphNode(
-        node: Out<usize>,
-        graph: usize,
-        after: In<usize>,
-        count: usize,
-        child: usize,
-    ) {
-        let nodes = with(child, |child| Ok(Arc::new(child.nodes.clone())))?;
-        put(node, graph, &after, count, (Kind::Graph, vec![Work::Graph(nodes)]))
-    }
-
-    fn cuGraphAddEventRecordNode(
-        node: Out<usize>,
-        graph: usize,
-        after: In<usize>,
-        count: usize,
-        event: usize,
-    ) {
-        let event = driver().event(event)?;
-        let record = Work::Short(Arc::new(move || event.start().complete()));
-        put(node, graph, &after, count, (Kind::RecordEvent, vec![record]))
-    }
-
-    fn cuGraphAddEventWaitNode(
-        node: Out<usize>,
-        graph: usize,
-        after: In<usize>,
-        count: usize,
-        event: usize,
-    ) {
-        let event = driver().event(event)?;
-        let is_over =
-            move || event.last().is_none_or(|record| record.time_ns().is_some());
-        put(node, graph, &after, count, (Kind::AwaitEvent, vec![Work::Await(Arc::new(is_over))]))
-    }
-
-    fn cuGraphAddBatchMemOpNode(
-        node: Out<usize>,
-        graph: usize,
-        after: In<usize>,
-        count: usize,
-        parameters: In<Batch>,
-    ) {
-        let batch = parameters.get()?;
-        let works = works(batch.count, &batch.operations)?;
-        put(node, graph, &after, count, (Kind::MemoryOperations, works))
     }
 }

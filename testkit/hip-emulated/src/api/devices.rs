@@ -2,10 +2,9 @@
 
 use std::ffi::{c_char, c_int};
 
-use xsched_emulated_device::Device;
 use xsched_emulated_device::code::{Answer, INVALID_DEVICE, INVALID_VALUE, NO_DEVICE};
+use xsched_emulated_device::{Device, check_safe};
 
-use super::streams::check_safe;
 use super::{Out, exports, write_text};
 use crate::runtime::{PRIORITIES, runtime};
 

@@ -3,9 +3,8 @@
 use std::sync::Arc;
 
 use xsched_emulated_device::code::{Answer, INVALID_HANDLE, INVALID_VALUE, NOT_READY};
-use xsched_emulated_device::{Event, await_condition};
+use xsched_emulated_device::{Event, await_condition, check_safe};
 
-use super::streams::check_safe;
 use super::{Out, exports};
 use crate::runtime::{Object, runtime};
 

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use xsched_emulated_device::code::{Answer, INVALID_VALUE};
-use xsched_emulated_device::{Device, Kind as Command, MemoryKind as Kind, Work, word32};
+use xsched_emulated_device::{
+    Device, Kind as Command, MemoryKind as Kind, Stream, Work, check_safe, word32,
+};
 
-use super::streams::check_safe;
 use super::{Out, exports};
 use crate::runtime::runtime;
 
@@ -54,6 +55,29 @@ fn copy(to: usize, from: usize, bytes: usize) -> Answer<Work> {
         return Err(INVALID_VALUE);
     }
     Ok(Work::copy(to, from, bytes))
+}
+
+/// Launches a copy in a direction, by its number.
+fn launch_copy(to: usize, from: usize, bytes: usize, kind: u32, stream: &Arc<Stream>) -> Answer {
+    if kind > 4 {
+        // hipErrorInvalidMemcpyDirection.
+        return Err(21);
+    }
+    stream.launch(Command::Copy, copy(to, from, bytes)?)
+}
+
+/// Launches a copy and waits for the stream.
+fn copy_now(to: usize, from: usize, bytes: usize, kind: u32, stream: usize) -> Answer {
+    let stream = runtime().stream(stream)?;
+    launch_copy(to, from, bytes, kind, &stream)?;
+    stream.synchronize();
+    stream.device.check()
+}
+
+fn fill(to: usize, value: c_int, bytes: usize, stream: usize) -> Answer {
+    let stream = runtime().stream(stream)?;
+    runtime().memory.kind(to, bytes).ok_or(INVALID_VALUE)?;
+    stream.launch(Command::Fill, Work::fill(to, value as u8, bytes))
 }
 
 exports! {
@@ -106,45 +130,30 @@ exports! {
     }
 
     fn hipMemsetAsync(to: usize, value: c_int, bytes: usize, stream: usize) {
-        let stream = runtime().stream(stream)?;
-        runtime().memory.kind(to, bytes).ok_or(INVALID_VALUE)?;
-        stream.launch(Command::Fill, Work::fill(to, value as u8, bytes))
+        fill(to, value, bytes, stream)
     }
 
     fn hipMemcpyAsync(to: usize, from: usize, bytes: usize, kind: u32, stream: usize) {
-        let stream = runtime().stream(stream)?;
-        if kind > 4 {
-            // hipErrorInvalidMemcpyDirection.
-            return Err(21);
-        }
-        stream.launch(Command::Copy, copy(to, from, bytes)?)
+        launch_copy(to, from, bytes, kind, &runtime().stream(stream)?)
     }
 
     fn hipMemsetD32Async(to: usize, value: c_int, count: usize, stream: usize) {
         let stream = runtime().stream(stream)?;
         runtime().memory.kind(to, count * 4).ok_or(INVALID_VALUE)?;
-        let fill = move || {
+        let words = move || {
             for word in 0..count {
                 word32(to + 4 * word).store(value.cast_unsigned(), Ordering::Relaxed);
             }
         };
-        stream.launch(Command::Fill, Work::Short(Arc::new(fill)))
+        stream.launch(Command::Fill, Work::Short(Arc::new(words)))
     }
 
     fn hipMemset(to: usize, value: c_int, bytes: usize) {
-        let stream = runtime().stream(0)?;
-        runtime().memory.kind(to, bytes).ok_or(INVALID_VALUE)?;
-        stream.launch(Command::Fill, Work::fill(to, value as u8, bytes))
+        fill(to, value, bytes, 0)
     }
 
     fn hipMemcpyWithStream(to: usize, from: usize, bytes: usize, kind: u32, stream: usize) {
-        if kind > 4 {
-            return Err(21);
-        }
-        let stream = runtime().stream(stream)?;
-        stream.launch(Command::Copy, copy(to, from, bytes)?)?;
-        stream.synchronize();
-        stream.device.check()
+        copy_now(to, from, bytes, kind, stream)
     }
 
     fn hipMallocAsync(memory: Out<usize>, bytes: usize, stream: usize) {
@@ -165,12 +174,6 @@ exports! {
     }
 
     fn hipMemcpy(to: usize, from: usize, bytes: usize, kind: u32) {
-        if kind > 4 {
-            return Err(21);
-        }
-        let stream = runtime().stream(0)?;
-        stream.launch(Command::Copy, copy(to, from, bytes)?)?;
-        stream.synchronize();
-        stream.device.check()
+        copy_now(to, from, bytes, kind, 0)
     }
 }

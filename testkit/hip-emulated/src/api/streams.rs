@@ -1,44 +1,18 @@
 //! Streams, and their waits for words and events.
 
-use std::cell::Cell;
 use std::env;
 use std::ffi::c_int;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, LazyLock};
-use std::thread;
 
-use xsched_emulated_device::code::{
-    Answer, INVALID_HANDLE, INVALID_VALUE, NOT_READY, STREAM_CAPTURE_UNSUPPORTED,
-};
+use xsched_emulated_device::code::{Answer, INVALID_HANDLE, INVALID_VALUE, NOT_READY};
 use xsched_emulated_device::{
-    Compare, Device, Kind as Command, MemoryKind as Kind, NON_BLOCKING, Place, Stream, Work, word32,
+    Compare, Kind as Command, MemoryKind as Kind, NON_BLOCKING, Place, Stream, Work, exchange_mode,
+    word32,
 };
 
 use super::{In, Out, exports};
 use crate::runtime::{Object, PRIORITIES, launch, of_thread, runtime};
-
-/// Modes of captures: all threads must not do what a capture forbids, and none.
-const GLOBAL: u32 = 0;
-const RELAXED: u32 = 2;
-
-thread_local! {
-    /// Capture mode of this thread.
-    static MODE: Cell<u32> = const { Cell::new(GLOBAL) };
-}
-
-/// Fails, and spoils the captures, if one forbids this thread what is not safe while it is under
-/// way.
-pub(super) fn check_safe(device: &Device) -> Answer {
-    let (mode, here) = (MODE.get(), thread::current().id());
-    let mut captures = device.captures(false);
-    captures.retain(|capture| match (mode, capture.mode) {
-        (RELAXED, _) | (_, RELAXED) => false,
-        (GLOBAL, GLOBAL) => true,
-        _ => capture.thread == here,
-    });
-    captures.iter().for_each(|capture| capture.spoil());
-    if captures.is_empty() { Ok(()) } else { Err(STREAM_CAPTURE_UNSUPPORTED) }
-}
 
 /// True if streams wait for signal memory only.
 static SIGNALS_ONLY: LazyLock<bool> = LazyLock::new(|| {
@@ -139,18 +113,12 @@ exports! {
     }
 
     fn hipStreamBeginCapture(stream: usize, mode: u32) {
-        if mode > RELAXED {
-            return Err(INVALID_VALUE);
-        }
         runtime().stream(stream)?.begin_capture(mode)
     }
 
     fn hipThreadExchangeStreamCaptureMode(mode: Out<u32>) {
-        let wanted = mode.get()?;
-        if wanted > RELAXED {
-            return Err(INVALID_VALUE);
-        }
-        mode.set(MODE.replace(wanted))
+        let before = exchange_mode(mode.get()?)?;
+        mode.set(before)
     }
 
     fn hipStreamWaitEvent(stream: usize, event: usize, flags: u32) {
