@@ -45,7 +45,70 @@ fn converted(extra: *mut *mut c_void) -> Answer<Option<[*mut c_void; 5]>> {
     Ok(Some(words))
 }
 
-exports! {
+/// Exports functions that CUDA has with the same arguments: those of all of its drivers, those
+/// that only some have, and functions that do more than that.
+macro_rules! with_forwarded {
+    (
+        required { $(fn $name:ident($($arg:ident: $type:ty),*) = $cuda:ident;)+ }
+        optional { $(fn $maybe:ident($($maybe_arg:ident: $maybe_type:ty),*) = $maybe_cuda:ident;)+ }
+        $($rest:tt)+
+    ) => {
+        exports! {
+            $(fn $name($($arg: $type),*) {
+                // SAFETY: HIP's function demands of its caller what CUDA's does.
+                answer(unsafe { (entered()?.$cuda)($($arg),*) })
+            })+
+            $(fn $maybe($($maybe_arg: $maybe_type),*) {
+                let function = entered()?.$maybe_cuda.ok_or(NOT_SUPPORTED)?;
+                // SAFETY: HIP's function demands of its caller what CUDA's does.
+                answer(unsafe { function($($maybe_arg),*) })
+            })+
+            $($rest)+
+        }
+    };
+}
+
+with_forwarded! {
+    required {
+        fn hipDeviceSynchronize() = synchronize;
+        fn hipDeviceGetStreamPriorityRange(least: *mut c_int, greatest: *mut c_int) = priorities;
+        fn hipStreamCreateWithPriority(stream: *mut Handle, flags: c_uint, priority: c_int)
+            = stream_create;
+        fn hipStreamDestroy(stream: Handle) = stream_destroy;
+        fn hipStreamSynchronize(stream: Handle) = stream_synchronize;
+        fn hipStreamGetFlags(stream: Handle, flags: *mut c_uint) = stream_flags;
+        fn hipStreamIsCapturing(stream: Handle, status: *mut c_uint) = stream_capturing;
+        fn hipEventCreateWithFlags(event: *mut Handle, flags: c_uint) = event_create;
+        fn hipEventDestroy(event: Handle) = event_destroy;
+        fn hipEventRecord(event: Handle, stream: Handle) = event_record;
+        fn hipEventQuery(event: Handle) = event_query;
+        fn hipEventElapsedTime(ms: *mut f32, start: Handle, stop: Handle) = event_elapsed;
+        fn hipHostFree(memory: *mut c_void) = host_free;
+        fn hipHostUnregister(memory: *mut c_void) = host_unregister;
+        fn hipModuleLoadData(module: *mut Handle, image: *const c_void) = module_load;
+        fn hipModuleUnload(module: Handle) = module_unload;
+    }
+    optional {
+        fn hipThreadExchangeStreamCaptureMode(mode: *mut c_uint) = capture_mode;
+        fn hipStreamBeginCapture(stream: Handle, mode: c_uint) = capture_begin;
+        fn hipStreamEndCapture(stream: Handle, graph: *mut Handle) = capture_end;
+        fn hipGraphLaunch(exec: Handle, stream: Handle) = graph_launch;
+        fn hipGraphDestroy(graph: Handle) = graph_destroy;
+        fn hipGraphExecDestroy(exec: Handle) = graph_exec_destroy;
+        fn hipModuleLaunchCooperativeKernel(
+            function: Handle,
+            grid_x: c_uint,
+            grid_y: c_uint,
+            grid_z: c_uint,
+            block_x: c_uint,
+            block_y: c_uint,
+            block_z: c_uint,
+            shared_bytes: c_uint,
+            stream: Handle,
+            parameters: *mut *mut c_void
+        ) = launch_together;
+    }
+
     fn hipRuntimeGetVersion(version: *mut c_int) {
         let mut cuda = 0;
         if let Ok(driver) = driver() {
@@ -79,11 +142,6 @@ exports! {
         driver()?.make_current(device)
     }
 
-    fn hipDeviceSynchronize() {
-        // SAFETY: a context is current.
-        answer(unsafe { (entered()?.synchronize)() })
-    }
-
     fn hipDeviceGetAttribute(value: *mut c_int, attribute: c_uint, device: c_int) {
         let (hip, cuda) = MULTIPROCESSORS;
         if attribute != hip {
@@ -103,11 +161,6 @@ exports! {
         answer(unsafe { (driver()?.functions.pci)(id, bytes, device) })
     }
 
-    fn hipDeviceGetStreamPriorityRange(least: *mut c_int, greatest: *mut c_int) {
-        // SAFETY: HIP's caller promises that both may be written to.
-        answer(unsafe { (entered()?.priorities)(least, greatest) })
-    }
-
     fn hipStreamCreate(stream: *mut Handle) {
         // SAFETY: HIP's caller promises that the handle may be written to.
         answer(unsafe { (entered()?.stream_create)(stream, 0, 0) })
@@ -118,32 +171,12 @@ exports! {
         answer(unsafe { (entered()?.stream_create)(stream, flags, 0) })
     }
 
-    fn hipStreamCreateWithPriority(stream: *mut Handle, flags: c_uint, priority: c_int) {
-        // SAFETY: HIP's caller promises that the handle may be written to.
-        answer(unsafe { (entered()?.stream_create)(stream, flags, priority) })
-    }
-
     fn hipExtStreamCreateWithCUMask(stream: *mut Handle, words: u32, mask: *const u32) {
         if words == 0 || mask.is_null() {
             return Err(INVALID_VALUE);
         }
         // SAFETY: HIP's caller promises that the handle may be written to.
         answer(unsafe { (entered()?.stream_create)(stream, 0, 0) })
-    }
-
-    fn hipStreamDestroy(stream: Handle) {
-        // SAFETY: HIP's caller promises that the stream is alive and not used afterwards.
-        answer(unsafe { (entered()?.stream_destroy)(stream) })
-    }
-
-    fn hipStreamSynchronize(stream: Handle) {
-        // SAFETY: HIP's caller promises that the stream is alive.
-        answer(unsafe { (entered()?.stream_synchronize)(stream) })
-    }
-
-    fn hipStreamGetFlags(stream: Handle, flags: *mut c_uint) {
-        // SAFETY: HIP's caller promises that the one is alive and the other may be written to.
-        answer(unsafe { (entered()?.stream_flags)(stream, flags) })
     }
 
     fn hipStreamGetDevice(stream: Handle, device: *mut c_int) {
@@ -157,17 +190,6 @@ exports! {
         // SAFETY: HIP's caller promises that it may be written to.
         unsafe { device.write(found) };
         Ok(())
-    }
-
-    fn hipThreadExchangeStreamCaptureMode(mode: *mut c_uint) {
-        let exchange = entered()?.capture_mode.ok_or(NOT_SUPPORTED)?;
-        // SAFETY: HIP's caller promises that the mode may be read and written to.
-        answer(unsafe { exchange(mode) })
-    }
-
-    fn hipStreamIsCapturing(stream: Handle, status: *mut c_uint) {
-        // SAFETY: HIP's caller promises that the one is alive and the other may be written to.
-        answer(unsafe { (entered()?.stream_capturing)(stream, status) })
     }
 
     fn hipStreamWaitValue32(
@@ -191,18 +213,6 @@ exports! {
         answer(unsafe { write(stream, address(word), value, 0) })
     }
 
-    fn hipStreamBeginCapture(stream: Handle, mode: c_uint) {
-        let begin = entered()?.capture_begin.ok_or(NOT_SUPPORTED)?;
-        // SAFETY: HIP's caller promises that the stream is alive.
-        answer(unsafe { begin(stream, mode) })
-    }
-
-    fn hipStreamEndCapture(stream: Handle, graph: *mut Handle) {
-        let end = entered()?.capture_end.ok_or(NOT_SUPPORTED)?;
-        // SAFETY: HIP's caller promises that the one is alive and the other may be written to.
-        answer(unsafe { end(stream, graph) })
-    }
-
     fn hipGraphInstantiate(
         exec: *mut Handle,
         graph: Handle,
@@ -213,49 +223,6 @@ exports! {
         let instantiate = entered()?.graph_instantiate.ok_or(NOT_SUPPORTED)?;
         // SAFETY: HIP's caller promises that the one may be written to and the other is a graph.
         answer(unsafe { instantiate(exec, graph, 0) })
-    }
-
-    fn hipGraphLaunch(exec: Handle, stream: Handle) {
-        let launch = entered()?.graph_launch.ok_or(NOT_SUPPORTED)?;
-        // SAFETY: HIP's caller promises that both are alive.
-        answer(unsafe { launch(exec, stream) })
-    }
-
-    fn hipGraphDestroy(graph: Handle) {
-        let destroy = entered()?.graph_destroy.ok_or(NOT_SUPPORTED)?;
-        // SAFETY: HIP's caller promises that it is one and not used afterwards.
-        answer(unsafe { destroy(graph) })
-    }
-
-    fn hipGraphExecDestroy(exec: Handle) {
-        let destroy = entered()?.graph_exec_destroy.ok_or(NOT_SUPPORTED)?;
-        // SAFETY: HIP's caller promises that it is one and not used afterwards.
-        answer(unsafe { destroy(exec) })
-    }
-
-    fn hipEventCreateWithFlags(event: *mut Handle, flags: c_uint) {
-        // SAFETY: HIP's caller promises that the handle may be written to.
-        answer(unsafe { (entered()?.event_create)(event, flags) })
-    }
-
-    fn hipEventDestroy(event: Handle) {
-        // SAFETY: HIP's caller promises that the event is alive and not used afterwards.
-        answer(unsafe { (entered()?.event_destroy)(event) })
-    }
-
-    fn hipEventRecord(event: Handle, stream: Handle) {
-        // SAFETY: HIP's caller promises that both are alive.
-        answer(unsafe { (entered()?.event_record)(event, stream) })
-    }
-
-    fn hipEventQuery(event: Handle) {
-        // SAFETY: HIP's caller promises that it is alive.
-        answer(unsafe { (entered()?.event_query)(event) })
-    }
-
-    fn hipEventElapsedTime(ms: *mut f32, start: Handle, stop: Handle) {
-        // SAFETY: HIP's caller promises that both are alive and the number may be written to.
-        answer(unsafe { (entered()?.event_elapsed)(ms, start, stop) })
     }
 
     fn hipMalloc(memory: *mut *mut c_void, bytes: usize) {
@@ -278,19 +245,9 @@ exports! {
         answer(unsafe { (entered()?.host_allocate)(memory, bytes, flags & HOST_FLAGS) })
     }
 
-    fn hipHostFree(memory: *mut c_void) {
-        // SAFETY: HIP's caller promises that it was allocated and is not used afterwards.
-        answer(unsafe { (entered()?.host_free)(memory) })
-    }
-
     fn hipHostRegister(memory: *mut c_void, bytes: usize, flags: c_uint) {
         // SAFETY: HIP's caller promises that this much memory is there until it is taken back.
         answer(unsafe { (entered()?.host_register)(memory, bytes, flags & HOST_FLAGS) })
-    }
-
-    fn hipHostUnregister(memory: *mut c_void) {
-        // SAFETY: HIP's caller promises that the device does not use it afterwards.
-        answer(unsafe { (entered()?.host_unregister)(memory) })
     }
 
     fn hipHostGetDevicePointer(device: *mut *mut c_void, host: *mut c_void, flags: c_uint) {
@@ -328,16 +285,6 @@ exports! {
         answer(unsafe { (entered()?.fill)(address(to), value as u8, bytes, stream) })
     }
 
-    fn hipModuleLoadData(module: *mut Handle, image: *const c_void) {
-        // SAFETY: HIP's caller promises that the one may be written to and the other is an image.
-        answer(unsafe { (entered()?.module_load)(module, image) })
-    }
-
-    fn hipModuleUnload(module: Handle) {
-        // SAFETY: HIP's caller promises that it is loaded and not used afterwards.
-        answer(unsafe { (entered()?.module_unload)(module) })
-    }
-
     fn hipModuleGetFunction(function: *mut Handle, module: Handle, name: *const c_char) {
         let cuda = entered()?;
         // SAFETY: HIP's caller promises that the module is loaded, the name ends with zero, and the
@@ -369,29 +316,6 @@ exports! {
             (entered()?.launch)(
                 function, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes, stream,
                 parameters, extra,
-            )
-        })
-    }
-
-    fn hipModuleLaunchCooperativeKernel(
-        function: Handle,
-        grid_x: c_uint,
-        grid_y: c_uint,
-        grid_z: c_uint,
-        block_x: c_uint,
-        block_y: c_uint,
-        block_z: c_uint,
-        shared_bytes: c_uint,
-        stream: Handle,
-        parameters: *mut *mut c_void,
-    ) {
-        let launch = entered()?.launch_together.ok_or(NOT_SUPPORTED)?;
-        // SAFETY: HIP's caller promises that function and stream are alive, and that the arguments
-        // are those of the kernel.
-        answer(unsafe {
-            launch(
-                function, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes, stream,
-                parameters,
             )
         })
     }
