@@ -2,11 +2,11 @@
 //! its end, for the queue that gets its number next.
 
 use xsched_core::id::{ProcessId, QueueId};
-use xsched_core::policy::{Changed, Decisions, Event, Policy};
+use xsched_core::policy::{Decisions, Event};
 use xsched_core::scheduler::QueueTable;
 use xsched_core::time::Instant;
 
-use super::{HOLD, RUN};
+use super::{Algorithm, HOLD, RUN};
 
 #[derive(Debug, Default)]
 pub(crate) struct Awf {
@@ -14,12 +14,10 @@ pub(crate) struct Awf {
     active: Option<ProcessId>,
 }
 
-impl Policy for Awf {
-    fn name(&self) -> &'static str {
-        "awf"
-    }
+impl Algorithm for Awf {
+    const NAME: &'static str = "awf";
 
-    fn observe(&mut self, _: Instant, queue: QueueId, event: Event, queues: &QueueTable<'_>) {
+    fn observe(&mut self, queue: QueueId, event: Event, queues: &QueueTable<'_>) {
         if let (Event::Attached | Event::Hinted, Some(info)) = (event, queues.get(queue))
             && info.hints.active_window
         {
@@ -27,13 +25,7 @@ impl Policy for Awf {
         }
     }
 
-    fn decide(
-        &mut self,
-        _: Instant,
-        _: Changed<'_>,
-        queues: &QueueTable<'_>,
-        out: &mut Decisions<'_>,
-    ) {
+    fn decide(&mut self, _: Instant, queues: &QueueTable<'_>, out: &mut Decisions<'_>) {
         let works = queues.iter().any(|queue| queue.ready && Some(queue.process) == self.active);
         for queue in queues.iter() {
             let runs = !works || Some(queue.process) == self.active;

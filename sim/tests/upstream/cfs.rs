@@ -5,13 +5,13 @@
 use std::collections::BTreeMap;
 
 use xsched_core::id::QueueId;
-use xsched_core::policy::{Changed, Decisions, Event, Policy};
+use xsched_core::policy::{Decisions, Event};
 use xsched_core::scheduler::{QueueInfo, QueueTable};
 use xsched_core::time::{Duration, Instant};
 
 use super::hints::{HintMap, handle};
 use super::hpf::hinted;
-use super::{HOLD, RUN};
+use super::{Algorithm, HOLD, RUN};
 
 const TICK: Duration = Duration::from_ms(1);
 const WEIGHT: f64 = 1_024.0;
@@ -48,25 +48,17 @@ impl Cfs {
     }
 }
 
-impl Policy for Cfs {
-    fn name(&self) -> &'static str {
-        "cfs"
-    }
+impl Algorithm for Cfs {
+    const NAME: &'static str = "cfs";
 
-    fn observe(&mut self, _: Instant, queue: QueueId, event: Event, queues: &QueueTable<'_>) {
+    fn observe(&mut self, queue: QueueId, event: Event, queues: &QueueTable<'_>) {
         self.priorities.observe(queue, event, queues, hinted);
         if event == Event::Detached {
             self.nodes.remove(&queue.index());
         }
     }
 
-    fn decide(
-        &mut self,
-        now: Instant,
-        _: Changed<'_>,
-        queues: &QueueTable<'_>,
-        out: &mut Decisions<'_>,
-    ) {
+    fn decide(&mut self, now: Instant, queues: &QueueTable<'_>, out: &mut Decisions<'_>) {
         queues.iter().for_each(|queue| self.account(now, queue));
         for device in queues.devices() {
             let ready = || queues.on_device(device).filter(|queue| queue.ready);

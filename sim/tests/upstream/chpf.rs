@@ -5,10 +5,11 @@
 use std::collections::BTreeMap;
 
 use xsched_core::id::ProcessId;
-use xsched_core::policy::{Changed, Decisions, Policy};
+use xsched_core::policy::Decisions;
 use xsched_core::scheduler::{QueueInfo, QueueTable};
 use xsched_core::time::Instant;
 
+use super::Algorithm;
 use super::hpf::highest;
 
 #[derive(Debug, Default)]
@@ -30,18 +31,10 @@ impl Chpf {
     }
 }
 
-impl Policy for Chpf {
-    fn name(&self) -> &'static str {
-        "chpf"
-    }
+impl Algorithm for Chpf {
+    const NAME: &'static str = "chpf";
 
-    fn decide(
-        &mut self,
-        _: Instant,
-        _: Changed<'_>,
-        queues: &QueueTable<'_>,
-        out: &mut Decisions<'_>,
-    ) {
+    fn decide(&mut self, _: Instant, queues: &QueueTable<'_>, out: &mut Decisions<'_>) {
         for device in queues.devices() {
             let members: Vec<_> = queues.on_device(device).collect();
             let priority = |queue: &QueueInfo| self.priority(queue.process);

@@ -1,10 +1,11 @@
 //! Highest priority first, with one highest priority for all devices. Defects: as `hpf`.
 
 use xsched_core::id::QueueId;
-use xsched_core::policy::{Changed, Decisions, Event, Policy};
+use xsched_core::policy::{Decisions, Event};
 use xsched_core::scheduler::{QueueInfo, QueueTable};
 use xsched_core::time::Instant;
 
+use super::Algorithm;
 use super::hints::HintMap;
 use super::hpf::{highest, hinted};
 
@@ -13,22 +14,14 @@ pub(crate) struct Hhpf {
     priorities: HintMap<i16>,
 }
 
-impl Policy for Hhpf {
-    fn name(&self) -> &'static str {
-        "hhpf"
-    }
+impl Algorithm for Hhpf {
+    const NAME: &'static str = "hhpf";
 
-    fn observe(&mut self, _: Instant, queue: QueueId, event: Event, queues: &QueueTable<'_>) {
+    fn observe(&mut self, queue: QueueId, event: Event, queues: &QueueTable<'_>) {
         self.priorities.observe(queue, event, queues, hinted);
     }
 
-    fn decide(
-        &mut self,
-        _: Instant,
-        _: Changed<'_>,
-        queues: &QueueTable<'_>,
-        out: &mut Decisions<'_>,
-    ) {
+    fn decide(&mut self, _: Instant, queues: &QueueTable<'_>, out: &mut Decisions<'_>) {
         let members: Vec<_> = queues.iter().collect();
         let priority = |queue: &QueueInfo| self.priorities.get(queue).unwrap_or(0);
         highest(members.iter().copied(), out, priority);

@@ -3,12 +3,12 @@
 
 use xsched_core::hint::{Hints, Priority};
 use xsched_core::id::QueueId;
-use xsched_core::policy::{Changed, Decisions, Event, Policy};
+use xsched_core::policy::{Decisions, Event};
 use xsched_core::scheduler::{QueueInfo, QueueTable};
 use xsched_core::time::Instant;
 
 use super::hints::HintMap;
-use super::{HOLD, RUN};
+use super::{Algorithm, HOLD, RUN};
 
 /// A priority as it was hinted. No queue hints the default.
 pub(crate) fn hinted(hints: &Hints) -> Option<i16> {
@@ -33,22 +33,14 @@ pub(crate) struct Hpf {
     priorities: HintMap<i16>,
 }
 
-impl Policy for Hpf {
-    fn name(&self) -> &'static str {
-        "hpf"
-    }
+impl Algorithm for Hpf {
+    const NAME: &'static str = "hpf";
 
-    fn observe(&mut self, _: Instant, queue: QueueId, event: Event, queues: &QueueTable<'_>) {
+    fn observe(&mut self, queue: QueueId, event: Event, queues: &QueueTable<'_>) {
         self.priorities.observe(queue, event, queues, hinted);
     }
 
-    fn decide(
-        &mut self,
-        _: Instant,
-        _: Changed<'_>,
-        queues: &QueueTable<'_>,
-        out: &mut Decisions<'_>,
-    ) {
+    fn decide(&mut self, _: Instant, queues: &QueueTable<'_>, out: &mut Decisions<'_>) {
         for device in queues.devices() {
             let members: Vec<_> = queues.on_device(device).collect();
             let priority = |queue: &QueueInfo| self.priorities.get(queue).unwrap_or(0);

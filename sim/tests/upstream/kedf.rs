@@ -3,12 +3,12 @@
 
 use xsched_core::hint::PolicyHint;
 use xsched_core::id::QueueId;
-use xsched_core::policy::{Changed, Decisions, Event, Policy};
+use xsched_core::policy::{Decisions, Event};
 use xsched_core::scheduler::{QueueInfo, QueueTable};
 use xsched_core::time::{Duration, Instant};
 
 use super::hints::HintMap;
-use super::{HOLD, RUN};
+use super::{Algorithm, HOLD, RUN};
 
 #[derive(Debug)]
 pub(crate) struct Kedf {
@@ -29,10 +29,8 @@ impl Kedf {
     }
 }
 
-impl Policy for Kedf {
-    fn name(&self) -> &'static str {
-        "kedf"
-    }
+impl Algorithm for Kedf {
+    const NAME: &'static str = "kedf";
 
     fn configure(&mut self, hint: PolicyHint) -> bool {
         let PolicyHint::K(k) = hint else { return false };
@@ -40,17 +38,11 @@ impl Policy for Kedf {
         true
     }
 
-    fn observe(&mut self, _: Instant, queue: QueueId, event: Event, queues: &QueueTable<'_>) {
+    fn observe(&mut self, queue: QueueId, event: Event, queues: &QueueTable<'_>) {
         self.deadlines.observe(queue, event, queues, |hints| hints.deadline);
     }
 
-    fn decide(
-        &mut self,
-        _: Instant,
-        _: Changed<'_>,
-        queues: &QueueTable<'_>,
-        out: &mut Decisions<'_>,
-    ) {
+    fn decide(&mut self, _: Instant, queues: &QueueTable<'_>, out: &mut Decisions<'_>) {
         let mut order: Vec<_> = queues.iter().collect();
         // Among equals the order is whatever sorting makes of it; for a few it is that of handles.
         order.sort_by_key(|queue| self.deadline(queue));

@@ -2,10 +2,11 @@
 
 use xsched_core::hint::Laxity;
 use xsched_core::id::QueueId;
-use xsched_core::policy::{Changed, Decisions, Event, Policy};
+use xsched_core::policy::{Decisions, Event};
 use xsched_core::scheduler::{QueueInfo, QueueTable};
 use xsched_core::time::Instant;
 
+use super::Algorithm;
 use super::hints::HintMap;
 use super::hpf::highest;
 
@@ -14,22 +15,14 @@ pub(crate) struct Lax {
     laxities: HintMap<Laxity>,
 }
 
-impl Policy for Lax {
-    fn name(&self) -> &'static str {
-        "lax"
-    }
+impl Algorithm for Lax {
+    const NAME: &'static str = "lax";
 
-    fn observe(&mut self, _: Instant, queue: QueueId, event: Event, queues: &QueueTable<'_>) {
+    fn observe(&mut self, queue: QueueId, event: Event, queues: &QueueTable<'_>) {
         self.laxities.observe(queue, event, queues, |hints| hints.laxity);
     }
 
-    fn decide(
-        &mut self,
-        now: Instant,
-        _: Changed<'_>,
-        queues: &QueueTable<'_>,
-        out: &mut Decisions<'_>,
-    ) {
+    fn decide(&mut self, now: Instant, queues: &QueueTable<'_>, out: &mut Decisions<'_>) {
         let critical_at = |queue: &QueueInfo| {
             self.laxities.get(queue).map(|laxity| queue.report.ready_since + laxity.lax)
         };

@@ -2,8 +2,8 @@
 //! were run, and the same checks for ours. Each check must catch the one and pass the other: a
 //! check that a broken policy passes would say nothing about a sound one.
 //!
-//! `rules`, `shares` and `switching` drive policies in the scheduler machine alone (`rig`),
-//! `simulated` in the simulator.
+//! Policies are driven in the scheduler machine alone (`rig`). `policy-conformance` holds ours
+//! against what they promise in the simulator as well, and the swarm looks for violated invariants.
 
 mod awf;
 mod cfs;
@@ -19,11 +19,14 @@ mod pup;
 mod rig;
 mod rules;
 mod shares;
-mod simulated;
 mod switching;
 mod up;
 
-use xsched_core::policy::{Policy, Urgency, Verdict};
+use xsched_core::hint::PolicyHint;
+use xsched_core::id::QueueId;
+use xsched_core::policy::{Changed, Decisions, Event, Policy, Urgency, Verdict};
+use xsched_core::scheduler::QueueTable;
+use xsched_core::time::Instant;
 use xsched_policies::Any;
 
 use checks::{Found, Tried};
@@ -35,19 +38,63 @@ const HOLD: Verdict = Verdict::Hold(Urgency::NOW);
 const NAMES: [&str; 11] =
     ["hpf", "hhpf", "chpf", "up", "pup", "spup", "kedf", "lax", "awf", "cfs", "mlfq"];
 
+/// An algorithm of the C++ library, which looks at all queues whenever it is asked.
+trait Algorithm {
+    const NAME: &'static str;
+
+    fn configure(&mut self, _: PolicyHint) -> bool {
+        false
+    }
+
+    fn observe(&mut self, _: QueueId, _: Event, _: &QueueTable<'_>) {}
+
+    fn decide(&mut self, now: Instant, queues: &QueueTable<'_>, out: &mut Decisions<'_>);
+}
+
+/// An algorithm as a policy.
+struct Asked<A>(A);
+
+impl<A: Algorithm> Policy for Asked<A> {
+    fn name(&self) -> &'static str {
+        A::NAME
+    }
+
+    fn configure(&mut self, hint: PolicyHint) -> bool {
+        self.0.configure(hint)
+    }
+
+    fn observe(&mut self, _: Instant, queue: QueueId, event: Event, queues: &QueueTable<'_>) {
+        self.0.observe(queue, event, queues);
+    }
+
+    fn decide(
+        &mut self,
+        now: Instant,
+        _: Changed<'_>,
+        queues: &QueueTable<'_>,
+        out: &mut Decisions<'_>,
+    ) {
+        self.0.decide(now, queues, out);
+    }
+}
+
+fn tried<A: Algorithm + Default + 'static>() -> Tried {
+    Box::new(Asked(A::default()))
+}
+
 /// A policy as the C++ library has it. Defect: one of its names has nothing behind it.
 fn upstream(name: &str) -> Option<Tried> {
     Some(match name {
-        "hpf" => Box::<hpf::Hpf>::default(),
-        "hhpf" => Box::<hhpf::Hhpf>::default(),
-        "chpf" => Box::<chpf::Chpf>::default(),
-        "up" => Box::<up::Up>::default(),
-        "pup" => Box::<pup::Pup>::default(),
-        "kedf" => Box::<kedf::Kedf>::default(),
-        "lax" => Box::<lax::Lax>::default(),
-        "awf" => Box::<awf::Awf>::default(),
-        "cfs" => Box::<cfs::Cfs>::default(),
-        "mlfq" => Box::<mlfq::Mlfq>::default(),
+        "hpf" => tried::<hpf::Hpf>(),
+        "hhpf" => tried::<hhpf::Hhpf>(),
+        "chpf" => tried::<chpf::Chpf>(),
+        "up" => tried::<up::Up>(),
+        "pup" => tried::<pup::Pup>(),
+        "kedf" => tried::<kedf::Kedf>(),
+        "lax" => tried::<lax::Lax>(),
+        "awf" => tried::<awf::Awf>(),
+        "cfs" => tried::<cfs::Cfs>(),
+        "mlfq" => tried::<mlfq::Mlfq>(),
         _ => return None,
     })
 }

@@ -7,12 +7,12 @@
 use std::collections::BTreeMap;
 
 use xsched_core::id::QueueId;
-use xsched_core::policy::{Changed, Decisions, Event, Policy};
+use xsched_core::policy::{Decisions, Event};
 use xsched_core::scheduler::{QueueInfo, QueueTable};
 use xsched_core::time::{Duration, Instant};
 
 use super::hints::handle;
-use super::{HOLD, RUN};
+use super::{Algorithm, HOLD, RUN};
 
 const TICK: Duration = Duration::from_ms(5);
 const SLICES_MS: [u64; 4] = [10, 20, 40, 80];
@@ -73,24 +73,16 @@ impl Mlfq {
     }
 }
 
-impl Policy for Mlfq {
-    fn name(&self) -> &'static str {
-        "mlfq"
-    }
+impl Algorithm for Mlfq {
+    const NAME: &'static str = "mlfq";
 
-    fn observe(&mut self, _: Instant, queue: QueueId, event: Event, _: &QueueTable<'_>) {
+    fn observe(&mut self, queue: QueueId, event: Event, _: &QueueTable<'_>) {
         if event == Event::Detached {
             self.nodes.remove(&queue.index());
         }
     }
 
-    fn decide(
-        &mut self,
-        now: Instant,
-        _: Changed<'_>,
-        queues: &QueueTable<'_>,
-        out: &mut Decisions<'_>,
-    ) {
+    fn decide(&mut self, now: Instant, queues: &QueueTable<'_>, out: &mut Decisions<'_>) {
         queues.iter().for_each(|queue| self.account(now, queue));
         queues.iter().for_each(|queue| self.change_level(now, queue, queues));
         for device in queues.devices() {

@@ -5,11 +5,11 @@ use std::collections::{BTreeMap, VecDeque};
 
 use xsched_core::hint::PolicyHint;
 use xsched_core::id::{ProcessId, QueueId};
-use xsched_core::policy::{Changed, Decisions, Event, Policy};
+use xsched_core::policy::{Decisions, Event};
 use xsched_core::scheduler::QueueTable;
 use xsched_core::time::{Duration, Instant};
 
-use super::{HOLD, RUN};
+use super::{Algorithm, HOLD, RUN};
 
 #[derive(Debug)]
 struct Process {
@@ -85,10 +85,8 @@ impl Pup {
     }
 }
 
-impl Policy for Pup {
-    fn name(&self) -> &'static str {
-        "pup"
-    }
+impl Algorithm for Pup {
+    const NAME: &'static str = "pup";
 
     fn configure(&mut self, hint: PolicyHint) -> bool {
         let PolicyHint::Timeslice(timeslice) = hint else { return false };
@@ -96,7 +94,7 @@ impl Policy for Pup {
         true
     }
 
-    fn observe(&mut self, _: Instant, queue: QueueId, event: Event, queues: &QueueTable<'_>) {
+    fn observe(&mut self, queue: QueueId, event: Event, queues: &QueueTable<'_>) {
         if let (Event::Attached | Event::Hinted, Some(info)) = (event, queues.get(queue))
             && let Some(share) = info.hints.utilization
         {
@@ -104,13 +102,7 @@ impl Policy for Pup {
         }
     }
 
-    fn decide(
-        &mut self,
-        now: Instant,
-        _: Changed<'_>,
-        queues: &QueueTable<'_>,
-        out: &mut Decisions<'_>,
-    ) {
+    fn decide(&mut self, now: Instant, queues: &QueueTable<'_>, out: &mut Decisions<'_>) {
         self.follow(queues);
         let ready = |process| queues.of_process(process).any(|queue| queue.ready);
         let works = self.line.front().is_some_and(|process| ready(process.id));

@@ -5,7 +5,7 @@ use xsched_core::id::ProcessId;
 
 use super::checks;
 use super::chpf::Chpf;
-use super::{caught, kept};
+use super::{Asked, caught, kept};
 
 #[test]
 fn queues_that_must_not_execute_do_not() {
@@ -76,7 +76,7 @@ fn thread(priority: i16) -> Hints {
 fn real_time_priorities_are_ranked_as_the_kernel_does() {
     // SCHED_FIFO at 90 and at 10: the kernel counts down from 99.
     let policy = Chpf { files: [(ProcessId(1), file(9)), (ProcessId(2), file(89))].into() };
-    let found = checks::first_process_goes_first(Box::new(policy), [Hints::default(); 2]);
+    let found = checks::first_process_goes_first(Box::new(Asked(policy)), [Hints::default(); 2]);
     assert_eq!(found, Err("the less urgent process ran for 100 of 100 steps".to_owned()));
     let hints = [thread(190), thread(110)];
     kept(&["chpf"], |policy| checks::first_process_goes_first(policy, hints));
@@ -85,7 +85,7 @@ fn real_time_priorities_are_ranked_as_the_kernel_does() {
 #[test]
 fn unknown_processes_do_not_go_before_ordinary_ones() {
     let policy = Chpf { files: [(ProcessId(1), file(110))].into() };
-    let found = checks::first_process_goes_first(Box::new(policy), [Hints::default(); 2]);
+    let found = checks::first_process_goes_first(Box::new(Asked(policy)), [Hints::default(); 2]);
     assert_eq!(found, Err("the less urgent process ran for 100 of 100 steps".to_owned()));
     // Nice -10, and nothing known.
     let hints = [thread(10), Hints::default()];

@@ -3,12 +3,12 @@
 
 use xsched_core::hint::PolicyHint;
 use xsched_core::id::QueueId;
-use xsched_core::policy::{Changed, Decisions, Event, Policy};
+use xsched_core::policy::{Decisions, Event};
 use xsched_core::scheduler::{QueueInfo, QueueTable};
 use xsched_core::time::{Duration, Instant};
 
 use super::hints::{HintMap, handle};
-use super::{HOLD, RUN};
+use super::{Algorithm, HOLD, RUN};
 
 #[derive(Debug)]
 pub(crate) struct Up {
@@ -34,10 +34,8 @@ impl Up {
     }
 }
 
-impl Policy for Up {
-    fn name(&self) -> &'static str {
-        "up"
-    }
+impl Algorithm for Up {
+    const NAME: &'static str = "up";
 
     fn configure(&mut self, hint: PolicyHint) -> bool {
         let PolicyHint::Timeslice(timeslice) = hint else { return false };
@@ -45,20 +43,14 @@ impl Policy for Up {
         true
     }
 
-    fn observe(&mut self, _: Instant, queue: QueueId, event: Event, queues: &QueueTable<'_>) {
+    fn observe(&mut self, queue: QueueId, event: Event, queues: &QueueTable<'_>) {
         self.shares.observe(queue, event, queues, |hints| hints.utilization.map(u64::from));
         if event == Event::Detached {
             self.shares.forget(queue);
         }
     }
 
-    fn decide(
-        &mut self,
-        now: Instant,
-        _: Changed<'_>,
-        queues: &QueueTable<'_>,
-        out: &mut Decisions<'_>,
-    ) {
+    fn decide(&mut self, now: Instant, queues: &QueueTable<'_>, out: &mut Decisions<'_>) {
         if self.shares.is_empty() {
             return;
         }
