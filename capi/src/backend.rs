@@ -7,9 +7,7 @@ use std::task::Waker;
 
 use xsched_core::cost::CostModel;
 use xsched_core::fault::Fault;
-use xsched_core::hal::{
-    Backend, DeviceInfo, ErrorType, Forecast, Halves, Kept, LaunchMode, Retire, Submit,
-};
+use xsched_core::hal::{Backend, DeviceInfo, ErrorType, Forecast, Halves, Kept, Retire, Submit};
 use xsched_core::id::{CmdId, QueueId};
 use xsched_core::queue::{Outcome, Retired};
 use xsched_core::time::Duration;
@@ -130,29 +128,7 @@ impl<S: Lower> Submit for Launcher<S> {
         self.below.seal(upto)
     }
 
-    fn room(&self) -> Option<u32> {
-        self.below.room()
-    }
-
-    fn set_launch_mode(&mut self, mode: LaunchMode) {
-        self.below.set_launch_mode(mode);
-    }
-
-    fn is_in_burst(&self) -> bool {
-        self.below.is_in_burst()
-    }
-
-    fn end_burst(&mut self) {
-        self.below.end_burst();
-    }
-
-    fn is_unattended(&self) -> bool {
-        self.below.is_unattended()
-    }
-
-    fn is_held(&self) -> bool {
-        self.below.is_held()
-    }
+    xsched_core::pass_on_submit!(below);
 }
 
 /// Watches completions. A command whose callback failed has nothing on the device but perhaps a

@@ -2,9 +2,8 @@
 
 use core::borrow::Borrow;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use core::task::Waker;
 
-use super::{ErrorType, Forecast, Kept, LaunchMode, Retire, StepDone, Steps, Submit};
+use super::{ErrorType, Retire, StepDone, Steps, Submit};
 use crate::fault::Fault;
 use crate::id::CmdId;
 use crate::level::{Level, Step};
@@ -194,29 +193,7 @@ impl<H: Submit, C: Borrow<Contract>> Submit for Checked<H, C> {
         self.inner.seal(upto)
     }
 
-    fn room(&self) -> Option<u32> {
-        self.inner.room()
-    }
-
-    fn set_launch_mode(&mut self, mode: LaunchMode) {
-        self.inner.set_launch_mode(mode);
-    }
-
-    fn is_in_burst(&self) -> bool {
-        self.inner.is_in_burst()
-    }
-
-    fn end_burst(&mut self) {
-        self.inner.end_burst();
-    }
-
-    fn is_unattended(&self) -> bool {
-        self.inner.is_unattended()
-    }
-
-    fn is_held(&self) -> bool {
-        self.inner.is_held()
-    }
+    crate::pass_on_submit!(inner);
 }
 
 impl<H: Retire, C: Borrow<Contract>> Retire for Checked<H, C> {
@@ -230,17 +207,7 @@ impl<H: Retire, C: Borrow<Contract>> Retire for Checked<H, C> {
         Ok(retired)
     }
 
-    fn kept_by_caller(&self) -> Kept {
-        self.inner.kept_by_caller()
-    }
-
-    fn wake_on_retire(&mut self, waker: &Waker) -> bool {
-        self.inner.wake_on_retire(waker)
-    }
-
-    fn forecast(&mut self, cmd: CmdId) -> Option<Forecast> {
-        self.inner.forecast(cmd)
-    }
+    crate::pass_on_retire!(inner);
 }
 
 impl<H: Steps, C: Borrow<Contract>> Steps for Checked<H, C> {

@@ -1,9 +1,8 @@
 //! Injects seeded faults between a queue and its device.
 
 use core::fmt;
-use core::task::Waker;
 
-use super::{ErrorType, Forecast, HalError, Kept, LaunchMode, Retire, StepDone, Steps, Submit};
+use super::{ErrorType, HalError, Retire, StepDone, Steps, Submit};
 use crate::fault::Fault;
 use crate::id::CmdId;
 use crate::level::{Level, Step};
@@ -127,29 +126,7 @@ impl<H: Submit> Submit for Faulty<H> {
         self.inner.seal(upto).map_err(FaultyError::Inner)
     }
 
-    fn room(&self) -> Option<u32> {
-        self.inner.room()
-    }
-
-    fn set_launch_mode(&mut self, mode: LaunchMode) {
-        self.inner.set_launch_mode(mode);
-    }
-
-    fn is_in_burst(&self) -> bool {
-        self.inner.is_in_burst()
-    }
-
-    fn end_burst(&mut self) {
-        self.inner.end_burst();
-    }
-
-    fn is_unattended(&self) -> bool {
-        self.inner.is_unattended()
-    }
-
-    fn is_held(&self) -> bool {
-        self.inner.is_held()
-    }
+    crate::pass_on_submit!(inner);
 }
 
 impl<H: Retire> Retire for Faulty<H> {
@@ -171,17 +148,7 @@ impl<H: Retire> Retire for Faulty<H> {
         Ok(Some(retired))
     }
 
-    fn kept_by_caller(&self) -> Kept {
-        self.inner.kept_by_caller()
-    }
-
-    fn wake_on_retire(&mut self, waker: &Waker) -> bool {
-        self.inner.wake_on_retire(waker)
-    }
-
-    fn forecast(&mut self, cmd: CmdId) -> Option<Forecast> {
-        self.inner.forecast(cmd)
-    }
+    crate::pass_on_retire!(inner);
 }
 
 impl<H: Steps> Steps for Faulty<H> {

@@ -11,7 +11,8 @@
 //!
 //! Wrappers: [`Noop`] is a device that completes at once. [`Checked`] watches the contract between
 //! queue and device. [`Faulty`] injects seeded faults. [`Traced`] shows every call to an observer.
-//! They stack.
+//! They stack. A wrapper passes on what it does not change, for which there are
+//! [`pass_on_submit`](crate::pass_on_submit) and [`pass_on_retire`](crate::pass_on_retire).
 //!
 //! # For authors of backends
 //!
@@ -30,6 +31,7 @@ mod adapter;
 mod checked;
 mod faulty;
 mod noop;
+mod pass_on;
 #[cfg(test)]
 mod tests;
 mod traced;

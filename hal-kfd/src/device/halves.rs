@@ -1,12 +1,9 @@
 //! The halves of a queue at Lv3, each around a half of the device below.
 
 use std::sync::Arc;
-use std::task::Waker;
 
 use xsched_core::fault::Fault;
-use xsched_core::hal::{
-    ErrorType, Forecast, HalError, Kept, LaunchMode, Retire, StepDone, Steps, Submit,
-};
+use xsched_core::hal::{ErrorType, HalError, LaunchMode, Retire, StepDone, Steps, Submit};
 use xsched_core::id::CmdId;
 use xsched_core::level::{Level, Step};
 use xsched_core::queue::Retired;
@@ -134,17 +131,7 @@ impl<R: Retire> Retire for KfdRetire<R> {
         Ok(retired.map(|retired| self.without_stops(retired)))
     }
 
-    fn kept_by_caller(&self) -> Kept {
-        self.below.kept_by_caller()
-    }
-
-    fn wake_on_retire(&mut self, waker: &Waker) -> bool {
-        self.below.wake_on_retire(waker)
-    }
-
-    fn forecast(&mut self, cmd: CmdId) -> Option<Forecast> {
-        self.below.forecast(cmd)
-    }
+    xsched_core::pass_on_retire!(below);
 }
 
 /// The half that preempts: up to Lv2 by the device below, at Lv3 by the driver.

@@ -10,7 +10,7 @@ use std::task::Waker;
 use xsched_core::fault::Fault;
 use xsched_core::hal::{Backend, Breach, Checked, Contract, Deactivate, ErrorType, FaultRates};
 use xsched_core::hal::{
-    Faulty, Halves, Interrupt, LaunchMode, LevelAdapter, Lv3, Preempt, Retire, StepDone, Submit,
+    Faulty, Halves, Interrupt, LevelAdapter, Lv3, Preempt, Retire, StepDone, Submit,
 };
 use xsched_core::id::{CmdId, QueueId};
 use xsched_core::level::{Caps, Level};
@@ -130,25 +130,7 @@ impl<S: Submit<Payload = HostCommand>> Submit for Unpack<S> {
         self.0.seal(upto)
     }
 
-    fn room(&self) -> Option<u32> {
-        self.0.room()
-    }
-
-    fn set_launch_mode(&mut self, mode: LaunchMode) {
-        self.0.set_launch_mode(mode);
-    }
-
-    fn is_in_burst(&self) -> bool {
-        self.0.is_in_burst()
-    }
-
-    fn end_burst(&mut self) {
-        self.0.end_burst();
-    }
-
-    fn is_held(&self) -> bool {
-        self.0.is_held()
-    }
+    xsched_core::pass_on_submit!(0);
 }
 
 impl<B: ErrorType> ErrorType for Careful<B> {
