@@ -5,7 +5,7 @@ use std::task::Waker;
 use std::time::Duration;
 
 use xsched_core::fault::Fault;
-use xsched_core::hal::{Kept, Retire, Steps, Submit};
+use xsched_core::hal::Kept;
 use xsched_core::id::{CmdId, EventRef, QueueId};
 use xsched_core::level::{Caps, Level};
 use xsched_core::message::{Order, Report};
@@ -13,6 +13,7 @@ use xsched_core::queue::{LaunchBlock, Signal};
 use xsched_core::window::WindowConfig;
 
 use super::begun::Begun;
+use super::halves::{Launching, Retiring, Stepping};
 use super::lifecycle::{Effect, Event};
 use super::quiet::Look;
 use super::shared::SharedQueue;
@@ -62,12 +63,7 @@ pub(crate) trait Api<C>: Awaited + ScheduledQueue {
     fn look_quiet(&self) -> Look;
 }
 
-impl<S, R, P> DeviceQueue for SharedQueue<S, R, P>
-where
-    S: Submit<Payload: Sized + Send> + Send + 'static,
-    R: Retire + Send + 'static,
-    P: Steps + Send + 'static,
-{
+impl<S: Launching, R: Retiring, P: Stepping> DeviceQueue for SharedQueue<S, R, P> {
     fn committed(&self, fault: Option<Fault>) {
         if !self.finish_later_step(fault) {
             // The device goes on with it by itself.
@@ -116,12 +112,7 @@ where
     }
 }
 
-impl<S, R, P> ScheduledQueue for SharedQueue<S, R, P>
-where
-    S: Submit<Payload: Sized + Send> + Send + 'static,
-    R: Retire + Send + 'static,
-    P: Steps + Send + 'static,
-{
+impl<S: Launching, R: Retiring, P: Stepping> ScheduledQueue for SharedQueue<S, R, P> {
     fn take_report(&self) -> Result<Option<Report>, Busy> {
         Ok(self.lock_unless_stuck()?.report.take())
     }
@@ -223,12 +214,7 @@ where
     }
 }
 
-impl<S, R, P> Awaited for SharedQueue<S, R, P>
-where
-    S: Submit<Payload: Sized + Send> + Send + 'static,
-    R: Retire + Send + 'static,
-    P: Steps + Send + 'static,
-{
+impl<S: Launching, R: Retiring, P: Stepping> Awaited for SharedQueue<S, R, P> {
     fn is_outranked(&self) -> bool {
         self.scheduler.outranks_this_thread()
     }
@@ -317,12 +303,7 @@ where
     }
 }
 
-impl<S, R, P> SharedQueue<S, R, P>
-where
-    S: Submit<Payload: Sized + Send> + Send + 'static,
-    R: Retire + Send + 'static,
-    P: Steps + Send + 'static,
-{
+impl<S: Launching, R: Retiring, P: Stepping> SharedQueue<S, R, P> {
     /// Registers a waiter, unless its outcome is there already.
     fn enlist(&self, until: Until, id: &mut Option<WaiterId>, notify: Notify) -> Option<Outcome> {
         let mut state = self.lock();
@@ -351,12 +332,7 @@ where
     }
 }
 
-impl<S, R, P> Api<S::Payload> for SharedQueue<S, R, P>
-where
-    S: Submit<Payload: Sized + Send> + Send + 'static,
-    R: Retire + Send + 'static,
-    P: Steps + Send + 'static,
-{
+impl<S: Launching, R: Retiring, P: Stepping> Api<S::Payload> for SharedQueue<S, R, P> {
     fn id(&self) -> QueueId {
         self.id
     }

@@ -5,10 +5,11 @@ use std::marker::PhantomData;
 use std::time::Duration;
 
 use xsched_core::fault::Fault;
-use xsched_core::hal::{LaunchMode, Retire, Steps, Submit};
+use xsched_core::hal::{LaunchMode, Submit};
 use xsched_core::id::CmdId;
 use xsched_core::queue::{Action, LaunchBlock};
 
+use super::halves::{Launching, Retiring, Stepping};
 use super::launch::Taken;
 use super::shared::{Guard, SharedQueue};
 use super::state::State;
@@ -159,12 +160,7 @@ impl<C> XQueue<C> {
     }
 }
 
-impl<S, R, P> SharedQueue<S, R, P>
-where
-    S: Submit<Payload: Sized + Send> + Send + 'static,
-    R: Retire + Send + 'static,
-    P: Steps + Send + 'static,
-{
+impl<S: Launching, R: Retiring, P: Stepping> SharedQueue<S, R, P> {
     /// Takes a command that only this thread may launch, and begins that when it is its turn.
     pub(super) fn begin_on_this_thread(
         &self,

@@ -2,9 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use xsched_core::hal::{Retire, Steps, Submit};
 use xsched_core::id::CmdId;
 
+use super::halves::{Launching, Retiring, Stepping};
 use super::shared::{Guard, SharedQueue};
 use super::{Completion, XQueue};
 use crate::backoff::Backoff;
@@ -114,12 +114,7 @@ impl<C> XQueue<C> {
 /// the driver for as long as others do, and this thread would in the driver as well.
 const LAUNCHER_PATIENCE: Duration = Duration::from_secs(1);
 
-impl<S, R, P> SharedQueue<S, R, P>
-where
-    S: Submit<Payload: Sized + Send> + Send + 'static,
-    R: Retire + Send + 'static,
-    P: Steps + Send + 'static,
-{
+impl<S: Launching, R: Retiring, P: Stepping> SharedQueue<S, R, P> {
     /// See [`XQueue::seal`].
     pub(super) fn seal_hardware_queue(&self) -> bool {
         let Some((mut state, mut launcher)) = self.take_launcher() else { return false };

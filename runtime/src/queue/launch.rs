@@ -1,12 +1,13 @@
 //! Submitting and launching.
 
 use xsched_core::fault::Fault;
-use xsched_core::hal::{Retire, Steps, Submit};
+use xsched_core::hal::Submit;
 use xsched_core::id::CmdId;
 use xsched_core::message::Report;
 use xsched_core::queue::{Action, LaunchBlock, Signal};
 use xsched_core::time::Instant;
 
+use super::halves::{Launching, Retiring, Stepping};
 use super::shared::{Guard, SharedQueue};
 use crate::clock::now;
 use crate::completion::{Notify, Until, WaiterId};
@@ -44,12 +45,7 @@ impl Refused {
 /// Launches of waiting commands that one call of a submitter does; the pump does the rest.
 const INLINE_LAUNCHES: u32 = bound(16, 1);
 
-impl<S, R, P> SharedQueue<S, R, P>
-where
-    S: Submit<Payload: Sized + Send> + Send + 'static,
-    R: Retire + Send + 'static,
-    P: Steps + Send + 'static,
-{
+impl<S: Launching, R: Retiring, P: Stepping> SharedQueue<S, R, P> {
     /// Takes a command. `line` is where a submitter that waits for room keeps its number: it is
     /// registered if there is no room, and no more after that.
     pub(super) fn submit_command(

@@ -6,6 +6,7 @@ mod config;
 mod drain;
 mod failures;
 mod future;
+mod halves;
 mod launch;
 mod lifecycle;
 mod quiet;

@@ -4,13 +4,14 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use xsched_core::fault::Fault;
-use xsched_core::hal::{Kept, Retire, Steps, Submit};
+use xsched_core::hal::Kept;
 use xsched_core::id::CmdId;
 use xsched_core::level::Level;
 use xsched_core::message::HoldState;
 use xsched_core::queue::Signal;
 
 use super::XQueue;
+use super::halves::{Launching, Retiring, Stepping};
 use super::shared::SharedQueue;
 use crate::backoff::{SLEEP_MAX, delay_after};
 use crate::clock::now;
@@ -111,12 +112,7 @@ impl<C> XQueue<C> {
     }
 }
 
-impl<S, R, P> SharedQueue<S, R, P>
-where
-    S: Submit<Payload: Sized + Send> + Send + 'static,
-    R: Retire + Send + 'static,
-    P: Steps + Send + 'static,
-{
+impl<S: Launching, R: Retiring, P: Stepping> SharedQueue<S, R, P> {
     /// True if nothing of the suspended queue runs.
     pub(super) fn look_for_quiet(&self) -> Look {
         let state = self.lock();

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use xsched_core::fault::Fault;
-use xsched_core::hal::{Retire, Steps, Submit};
 use xsched_core::id::CmdId;
 use xsched_core::queue::{Retired, Signal};
 
+use super::halves::{Launching, Retiring, Stepping};
 use super::lifecycle::Event;
 use super::shared::{Guard, SharedQueue};
 use crate::activity::Activity;
@@ -23,12 +23,7 @@ const ATTENDED_DELAY: Duration = Duration::from_micros(100);
 /// that do not wake it.
 const UNATTENDED_DELAY: Duration = Duration::from_millis(2);
 
-impl<S, R, P> SharedQueue<S, R, P>
-where
-    S: Submit<Payload: Sized + Send> + Send + 'static,
-    R: Retire + Send + 'static,
-    P: Steps + Send + 'static,
-{
+impl<S: Launching, R: Retiring, P: Stepping> SharedQueue<S, R, P> {
     /// Takes completions if no other thread is about it. A caller that may launch does so.
     pub(super) fn take_completions(&self, may_launch: bool) -> bool {
         // The full window keeps a submitter from more, so it pays to wait a moment: a command that

@@ -16,12 +16,13 @@ use std::sync::{Arc, Weak};
 use std::task::Waker;
 
 use xsched_core::fault::Fault;
-use xsched_core::hal::{HalError, Retire, Steps, Submit};
+use xsched_core::hal::{HalError, Submit};
 use xsched_core::id::QueueId;
 use xsched_core::level::{Caps, Recovery};
 use xsched_core::message::Order;
 
 use super::begun::BegunLaunch;
+use super::halves::{Launching, Retiring, Stepping};
 use super::lifecycle::{Effect, Event, StepState};
 use super::state::{MachineParams, State};
 use crate::activity::Activity;
@@ -123,12 +124,7 @@ impl PendingWakeups {
     }
 }
 
-impl<S, R, P> SharedQueue<S, R, P>
-where
-    S: Submit<Payload: Sized + Send> + Send + 'static,
-    R: Retire + Send + 'static,
-    P: Steps + Send + 'static,
-{
+impl<S: Launching, R: Retiring, P: Stepping> SharedQueue<S, R, P> {
     pub(crate) fn new(params: QueueParams<S, R, P>) -> Arc<Self> {
         let caps = params.machine.caps;
         let state = State::new(params.machine, params.submit);

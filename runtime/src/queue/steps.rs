@@ -5,11 +5,12 @@ use std::thread;
 use std::time::Instant;
 
 use xsched_core::fault::Fault;
-use xsched_core::hal::{Retire, StepDone, Steps, Submit};
+use xsched_core::hal::StepDone;
 use xsched_core::level::Step;
 use xsched_core::message::HoldState;
 use xsched_core::queue::{Action, Signal};
 
+use super::halves::{Launching, Retiring, Stepping};
 use super::lifecycle::StepState;
 use super::shared::{Guard, SharedQueue};
 use crate::backoff::delay_after;
@@ -19,12 +20,7 @@ use crate::sync::atomic::Ordering;
 use crate::sync::lock;
 use crate::workers::Committer;
 
-impl<S, R, P> SharedQueue<S, R, P>
-where
-    S: Submit<Payload: Sized + Send> + Send + 'static,
-    R: Retire + Send + 'static,
-    P: Steps + Send + 'static,
-{
+impl<S: Launching, R: Retiring, P: Stepping> SharedQueue<S, R, P> {
     /// Carries out the steps that are due, also if that takes a commit.
     pub(super) fn run_steps_and_commit(&self) {
         if let Some(committer) = self.run_steps() {
