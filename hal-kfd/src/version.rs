@@ -23,15 +23,6 @@ pub struct Version {
     pub minor: u32,
 }
 
-impl Version {
-    /// True if it is newer than [`uapi::NEWEST_KNOWN_MINOR`]. The calls that this crate makes have
-    /// kept their form in all versions so far.
-    #[must_use]
-    pub const fn is_newer_than_known(self) -> bool {
-        self.minor > uapi::NEWEST_KNOWN_MINOR
-    }
-}
-
 impl fmt::Display for Version {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "KFD {}.{}", self.major, self.minor)

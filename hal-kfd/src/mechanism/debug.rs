@@ -20,6 +20,10 @@ use crate::traced::Traced;
 use crate::uapi::{DBG_TRAP, FAILED_BIT, ID_MASK, QUEUES_MAX, QueueSnapshotEntry, runtime_state};
 use crate::version::Versioned;
 
+/// How long waves may continue before they are saved, in units of 1,024 clocks of the GPU: the
+/// shortest.
+const GRACE: u32 = 1;
+
 /// Suspends and resumes queues as a debugger does. Needs KFD 1.13 and HWS or MES scheduling.
 ///
 /// # Order of calls
@@ -47,7 +51,6 @@ pub struct DebugTrap<D: Driver> {
     driver: Arc<Versioned<D>>,
     pid: u32,
     session: Mutex<Session>,
-    grace: u32,
 }
 
 /// The session of this process, while it exists.
@@ -123,7 +126,7 @@ impl<D: Driver> DebugTrap<D> {
         let answered = driver.debug_enable(pid, descriptor)?;
         let info = answered.map_err(|errno| refused_enable(pid, errno))?;
         let session = Mutex::new(Session::new(read, write));
-        let trap = Self { driver, pid, session, grace: 1 };
+        let trap = Self { driver, pid, session };
         // On an error the session ends when `trap` is dropped.
         trap.permit_runtime()?;
         match info.state {
@@ -139,14 +142,6 @@ impl<D: Driver> DebugTrap<D> {
     fn permit_runtime(&self) -> Result<(), KfdError> {
         let answered = self.driver.debug_permit_runtime(self.pid)?;
         answered.map(drop).map_err(|errno| refused(self.pid, errno))
-    }
-
-    /// Sets how long waves may continue before they are saved, in units of 1024 clocks of the GPU.
-    /// The minimum and default is 1.
-    #[must_use]
-    pub const fn with_grace(mut self, grace: u32) -> Self {
-        self.grace = if grace == 0 { 1 } else { grace };
-        self
     }
 
     /// The process that this is the debugger of.
@@ -272,7 +267,7 @@ impl<D: Driver> DebugTrap<D> {
     }
 
     fn call_suspend(&self, session: &mut Session, ids: &mut [u32]) -> Result<(), KfdError> {
-        let answered = self.driver.debug_suspend(self.pid, ids, self.grace)?;
+        let answered = self.driver.debug_suspend(self.pid, ids, GRACE)?;
         self.in_session(session, answered)
     }
 

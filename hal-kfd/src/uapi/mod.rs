@@ -64,13 +64,8 @@ pub const DBG_TRAP: Call<DbgTrap> = Call::new("DBG_TRAP", Direction::Both, 0x26,
 pub const CREATE_QUEUE_96_SINCE: u32 = 17;
 /// The minor from which there are `RUNTIME_ENABLE` and `DBG_TRAP`.
 pub const DEBUG_SINCE: u32 = 13;
-/// The minor from which a file can have a process of its own (`CREATE_PROCESS`), whose queues are
-/// unknown to other files of the same program.
-pub const CREATE_PROCESS_SINCE: u32 = 19;
 /// The only major version there has been.
 pub const MAJOR: u32 = 1;
-/// The newest minor whose header was read (Linux 7.3-rc7).
-pub const NEWEST_KNOWN_MINOR: u32 = 23;
 
 const _: () = {
     assert!(GET_VERSION.request == 0x8008_4b01);
