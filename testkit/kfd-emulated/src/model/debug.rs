@@ -3,7 +3,7 @@
 use rustix::io::Errno;
 
 use super::process::{Debugged, Runtime, RuntimeState, plain};
-use super::{Block, Handled, Host, Model};
+use super::{Asked, Block, Handled, Host, Model};
 use crate::wire::{Argument, EC_PROCESS_RUNTIME, EC_QUEUE_NEW, QUEUE_ERROR, QUEUE_INVALID, nr, op};
 
 /// Bits of `mode_mask`.
@@ -102,12 +102,7 @@ impl Model {
         Ok(0)
     }
 
-    pub(super) fn dbg_trap(
-        &mut self,
-        pid: u32,
-        argument: &mut Argument<'_>,
-        host: &mut dyn Host,
-    ) -> Handled {
+    pub(super) fn dbg_trap(&mut self, pid: u32, (argument, host): Asked<'_, '_>) -> Handled {
         if self.config.sched_policy == NO_SCHEDULER {
             return Err(Errno::INVAL.into());
         }
@@ -129,7 +124,7 @@ impl Model {
         let may_touch = is_tracer || is_debugger && !self.config.debugger_traces;
         self.check_debugger(target, operation, pid, may_touch)?;
         match operation {
-            op::ENABLE => self.debug_enable(pid, target, argument, host),
+            op::ENABLE => self.debug_enable(pid, target, (argument, host)),
             op::DISABLE => {
                 self.stop_debugging(target);
                 Ok(0)
@@ -140,7 +135,7 @@ impl Model {
                 self.suspend(pid, target, argument.u64(16), argument.u32(24), host)
             }
             op::RESUME_QUEUES => self.resume(pid, target, argument.u64(8), argument.u32(16), host),
-            op::GET_QUEUE_SNAPSHOT => self.snapshot(pid, target, argument, host),
+            op::GET_QUEUE_SNAPSHOT => self.snapshot(pid, target, (argument, host)),
             _ if operation <= op::LAST => self.not_modelled(nr::DBG_TRAP, operation),
             _ => Err(Errno::INVAL.into()),
         }
@@ -181,13 +176,7 @@ impl Model {
         Ok(())
     }
 
-    fn debug_enable(
-        &mut self,
-        pid: u32,
-        target: u32,
-        argument: &mut Argument<'_>,
-        host: &mut dyn Host,
-    ) -> Handled {
+    fn debug_enable(&mut self, pid: u32, target: u32, (argument, host): Asked<'_, '_>) -> Handled {
         let (exceptions, address, room) = (argument.u64(8), argument.u64(16), argument.u32(24));
         let file = argument.u32(28).cast_signed();
         let process = self.processes.get_mut(&target).ok_or(Errno::SRCH)?;
@@ -346,13 +335,7 @@ impl Model {
         queue.is_ok_and(|queue| queue.gpu == gpu && !(suspend && queue.is_new()))
     }
 
-    fn snapshot(
-        &mut self,
-        pid: u32,
-        target: u32,
-        argument: &mut Argument<'_>,
-        host: &mut dyn Host,
-    ) -> Handled {
+    fn snapshot(&mut self, pid: u32, target: u32, (argument, host): Asked<'_, '_>) -> Handled {
         let (clears, address) = (argument.u64(8), argument.u64(16));
         let (room, stride) = (argument.u32(24), argument.u32(28));
         let bytes = (stride as usize).min(ENTRY_BYTES);
@@ -385,14 +368,6 @@ impl Model {
     #[must_use]
     pub fn is_new(&self, pid: u32, id: u32) -> bool {
         self.queue_of(pid, id, Errno::FAULT).is_ok_and(|queue| queue.exceptions & EC_QUEUE_NEW != 0)
-    }
-
-    /// The exceptions that the process's debugger has requested.
-    #[must_use]
-    pub fn exceptions_enabled(&self, pid: u32) -> u64 {
-        let process = self.processes.get(&pid);
-        let debugged = process.and_then(|process| process.debugged.as_ref());
-        debugged.map_or(0, |debugged| debugged.exceptions)
     }
 }
 

@@ -4,7 +4,7 @@ use rustix::fd::AsFd;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType};
 
-use super::{Clocks, Handled, Host, Model};
+use super::{Asked, Clocks, Handled, Host, Model};
 use crate::wire::Argument;
 
 /// Bytes of one entry of `GET_PROCESS_APERTURES_NEW`.
@@ -63,12 +63,7 @@ impl Model {
         Ok(0)
     }
 
-    pub(super) fn apertures(
-        &self,
-        pid: u32,
-        argument: &mut Argument<'_>,
-        host: &mut dyn Host,
-    ) -> Handled {
+    pub(super) fn apertures(&self, pid: u32, (argument, host): Asked<'_, '_>) -> Handled {
         let (address, room) = (argument.u64(0), argument.u32(8) as usize);
         let count = self.config.gpus.len();
         if room == 0 {
@@ -92,12 +87,7 @@ impl Model {
         Ok(0)
     }
 
-    pub(super) fn smi_events(
-        &mut self,
-        pid: u32,
-        argument: &mut Argument<'_>,
-        host: &mut dyn Host,
-    ) -> Handled {
+    pub(super) fn smi_events(&mut self, pid: u32, (argument, host): Asked<'_, '_>) -> Handled {
         let gpu = self.gpu(argument.u32(0)).ok_or(Errno::INVAL)?;
         let (family, kind) = (AddressFamily::UNIX, SocketType::STREAM);
         let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
@@ -123,12 +113,7 @@ impl Model {
     }
 
     /// Pauses and resumes whole processes.
-    pub(super) fn criu(
-        &mut self,
-        pid: u32,
-        argument: &Argument<'_>,
-        host: &mut dyn Host,
-    ) -> Handled {
+    pub(super) fn criu(&mut self, pid: u32, (argument, host): Asked<'_, '_>) -> Handled {
         let operation = argument.u32(48);
         if !host.may_checkpoint(pid) {
             return Err(Errno::ACCESS.into());

@@ -3,7 +3,7 @@
 use rustix::io::Errno;
 
 use super::process::Event;
-use super::{Block, Handled, Host, Model};
+use super::{Asked, Block, Handled, Model};
 use crate::wire::{Argument, nr};
 
 /// Kinds of events that the device sets, and that the processor may set as well.
@@ -105,12 +105,7 @@ impl Model {
         set
     }
 
-    pub(super) fn wait_events(
-        &mut self,
-        pid: u32,
-        argument: &mut Argument<'_>,
-        host: &mut dyn Host,
-    ) -> Handled {
+    pub(super) fn wait_events(&mut self, pid: u32, (argument, host): Asked<'_, '_>) -> Handled {
         let (address, count, for_all) = (argument.u64(0), argument.u32(8), argument.u32(12) != 0);
         if count > EVENTS_MAX {
             return Err(Errno::NOMEM.into());

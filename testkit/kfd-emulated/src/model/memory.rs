@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::io::Errno;
 
-use super::{Change, Handled, Host, Model};
+use super::{Asked, Change, Handled, Host, Model};
 use crate::config::Config;
 use crate::page::{DOORBELL_BYTES, doorbell_offset};
 use crate::wire::{Argument, accessible, nr};
@@ -114,15 +114,14 @@ impl Model {
         &mut self,
         pid: u32,
         number: u8,
-        argument: &mut Argument<'_>,
-        host: &mut dyn Host,
+        (argument, host): Asked<'_, '_>,
     ) -> Handled {
         match number {
             nr::ACQUIRE_VM => self.acquire_vm(pid, argument, host),
             nr::ALLOC_MEMORY_OF_GPU => self.allocate(pid, argument),
             nr::FREE_MEMORY_OF_GPU => self.free(pid, argument.u64(0)),
-            nr::MAP_MEMORY_TO_GPU => self.map(pid, argument, true, host),
-            nr::UNMAP_MEMORY_FROM_GPU => self.map(pid, argument, false, host),
+            nr::MAP_MEMORY_TO_GPU => self.map(pid, true, (argument, host)),
+            nr::UNMAP_MEMORY_FROM_GPU => self.map(pid, false, (argument, host)),
             // What the process says here concerns the hardware, which is not like this.
             nr::SET_SCRATCH_BACKING_VA => self.known_gpu(argument.u32(8)),
             nr::SET_TRAP_HANDLER => self.known_gpu(argument.u32(16)),
@@ -278,13 +277,7 @@ impl Model {
     }
 
     /// Lets GPUs reach a buffer, or not any more.
-    fn map(
-        &mut self,
-        pid: u32,
-        argument: &mut Argument<'_>,
-        maps: bool,
-        host: &mut dyn Host,
-    ) -> Handled {
+    fn map(&mut self, pid: u32, maps: bool, (argument, host): Asked<'_, '_>) -> Handled {
         let (handle, address, count) = (argument.u64(0), argument.u64(8), argument.u32(16));
         if count == 0 || count > GPUS_MAX || argument.u32(20) > count {
             return Err(Errno::INVAL.into());

@@ -204,6 +204,9 @@ pub enum CallResult {
 /// How a handler ends.
 pub(crate) type Handled = Result<u32, Stop>;
 
+/// Argument of a call, and the machine that it is made on.
+type Asked<'a, 'b> = (&'a mut Argument<'b>, &'a mut (dyn Host + 'a));
+
 /// A handler does not succeed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Stop {
@@ -446,27 +449,27 @@ impl Model {
             nr::CREATE_QUEUE => self.create_queue(pid, argument),
             nr::DESTROY_QUEUE => self.destroy(pid, argument.u32(0)),
             nr::UPDATE_QUEUE => self.update_queue(pid, argument),
-            nr::SET_CU_MASK => self.set_cu_mask(pid, argument, host),
-            nr::GET_QUEUE_WAVE_STATE => self.wave_state(pid, argument, host),
+            nr::SET_CU_MASK => self.set_cu_mask(pid, (argument, host)),
+            nr::GET_QUEUE_WAVE_STATE => self.wave_state(pid, (argument, host)),
             nr::ALLOC_QUEUE_GWS => self.queue_gws(pid, argument),
             nr::GET_CLOCK_COUNTERS => self.clocks(argument, host),
             nr::GET_PROCESS_APERTURES => self.apertures_old(argument),
-            nr::GET_PROCESS_APERTURES_NEW => self.apertures(pid, argument, host),
+            nr::GET_PROCESS_APERTURES_NEW => self.apertures(pid, (argument, host)),
             nr::AVAILABLE_MEMORY => self.available_memory(argument),
-            nr::SMI_EVENTS => self.smi_events(pid, argument, host),
-            nr::CRIU_OP => self.criu(pid, argument, host),
+            nr::SMI_EVENTS => self.smi_events(pid, (argument, host)),
+            nr::CRIU_OP => self.criu(pid, (argument, host)),
             nr::CREATE_EVENT => self.create_event(pid, argument),
             nr::DESTROY_EVENT | nr::SET_EVENT | nr::RESET_EVENT => {
                 self.change_event(pid, number, argument)
             }
-            nr::WAIT_EVENTS => self.wait_events(pid, argument, host),
+            nr::WAIT_EVENTS => self.wait_events(pid, (argument, host)),
             nr::DBG_FIRST_OLD..=nr::DBG_LAST_OLD => Err(Errno::PERM.into()),
             nr::RUNTIME_ENABLE => self.runtime_enable(pid, argument),
-            nr::DBG_TRAP => self.dbg_trap(pid, argument, host),
+            nr::DBG_TRAP => self.dbg_trap(pid, (argument, host)),
             nr::SET_XNACK_MODE => self.set_xnack(pid, argument),
             nr::PREEMPT_QUEUE => self.preempt_queue(pid, argument),
-            nr::RESUME_QUEUE => self.resume_queue(pid, argument, host),
-            _ => self.memory_call(pid, number, argument, host),
+            nr::RESUME_QUEUE => self.resume_queue(pid, (argument, host)),
+            _ => self.memory_call(pid, number, (argument, host)),
         }
     }
 

@@ -2,7 +2,7 @@
 
 use rustix::io::Errno;
 
-use super::{Handled, Host, Model};
+use super::{Asked, Handled, Model};
 use crate::config::Private;
 use crate::wire::{Argument, Definition, READ, WRITE, nr};
 
@@ -30,12 +30,7 @@ impl Model {
     }
 
     /// Or the other meaning, which takes several queues.
-    pub(super) fn resume_queue(
-        &mut self,
-        pid: u32,
-        argument: &Argument<'_>,
-        host: &mut dyn Host,
-    ) -> Handled {
+    pub(super) fn resume_queue(&mut self, pid: u32, (argument, host): Asked<'_, '_>) -> Handled {
         if self.config.private == Private::Preempt {
             return self.hold_one(pid, argument.u32(0), false);
         }

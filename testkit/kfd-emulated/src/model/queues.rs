@@ -3,7 +3,7 @@
 use rustix::io::Errno;
 
 use super::process::{QUEUES_MAX, Queue, Stopped};
-use super::{Block, Change, Handled, Host, Model, Saved};
+use super::{Asked, Block, Change, Handled, Model, Saved};
 use crate::page::doorbell_offset;
 use crate::wire::{Argument, EC_QUEUE_NEW, accessible};
 
@@ -133,12 +133,7 @@ impl Model {
         Ok(0)
     }
 
-    pub(super) fn set_cu_mask(
-        &mut self,
-        pid: u32,
-        argument: &Argument<'_>,
-        host: &mut dyn Host,
-    ) -> Handled {
+    pub(super) fn set_cu_mask(&mut self, pid: u32, (argument, host): Asked<'_, '_>) -> Handled {
         let (id, bits, address) = (argument.u32(0), argument.u32(4), argument.u64(8));
         if bits == 0 || !bits.is_multiple_of(32) {
             return Err(Errno::INVAL.into());
@@ -156,12 +151,7 @@ impl Model {
     }
 
     /// Where a stopped queue's waves were saved. The driver refuses it for a queue that may run.
-    pub(super) fn wave_state(
-        &self,
-        pid: u32,
-        argument: &mut Argument<'_>,
-        host: &mut dyn Host,
-    ) -> Handled {
+    pub(super) fn wave_state(&self, pid: u32, (argument, host): Asked<'_, '_>) -> Handled {
         let id = argument.u32(16);
         let queue = self.queue_of(pid, id, Errno::FAULT)?;
         if !queue.runs_waves() || queue.is_active() || !self.config.cwsr {
