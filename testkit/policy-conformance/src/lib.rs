@@ -50,6 +50,7 @@ use xsched_sim::sample::Rng;
 
 pub use given::Given;
 use rig::{Plan, Rig};
+use twins::Twins;
 
 /// Promises of a policy. Starts from everything ([`Declared::default`]); take back what does not
 /// hold.
@@ -287,7 +288,8 @@ pub fn noticed_hints<P: Policy>(
     let mut noticed = HintKinds::NONE;
     for seed in seeds {
         let failure = |Broken { check, what }| Failure { policy, check, seed, what };
-        let more = twins::noticed(&make, &declared, Plan::new(seed)).map_err(failure)?;
+        let twins = Twins { make: &make, declared: &declared, plan: Plan::new(seed) };
+        let more = twins.noticed().map_err(failure)?;
         noticed = noticed.with(more);
     }
     Ok(noticed)
@@ -304,12 +306,13 @@ fn check_seed<P: Policy>(
     rig.run()?;
     rig.fall_silent()?;
     rig.count(report);
-    twins::repeated(make, declared, plan)?;
-    twins::asked_again(make, declared, plan)?;
-    twins::without_other_hints(make, declared, plan)?;
-    twins::with_bystanders(make, declared, plan)?;
+    let twins = Twins { make, declared, plan };
+    twins.repeated()?;
+    twins.asked_again()?;
+    twins.without_other_hints()?;
+    twins.with_bystanders()?;
     if declared.independent {
-        twins::with_a_quiet_neighbour(make, declared, plan)?;
+        twins.with_a_quiet_neighbour()?;
     }
     twins::in_used_slots(make, declared, seed)?;
     simulated::run(make(), declared, seed, report)

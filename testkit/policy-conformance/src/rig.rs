@@ -13,7 +13,7 @@ use crate::below;
 use crate::given::obey;
 use crate::queues::{Queue, draw_hints};
 use crate::rules::{Waits, no_execute, spared};
-use crate::watch::{Counters, Watched};
+use crate::watch::{Counters, Unseen, Watched};
 use crate::{Broken, Check, Declared, Report, require};
 use xsched_sim::sample::{Rng, generator};
 
@@ -88,7 +88,7 @@ pub(super) type Ordered = (u64, usize, bool);
 pub(super) struct Rig<P> {
     plan: Plan,
     declared: Declared,
-    scheduler: Scheduler<Watched<P>, Heap>,
+    scheduler: Scheduler<Watched<P, Unseen>, Heap>,
     pub(super) queues: Vec<Queue>,
     /// Numbers of queues that there have been, and what they ran for.
     numbers: usize,
@@ -108,7 +108,8 @@ impl<P: Policy> Rig<P> {
     pub(super) fn new(policy: P, declared: Declared, plan: Plan) -> Self {
         let slots = DEVICES * (plan.queues + plan.bystanders).max(2);
         let storage = Heap::new(slots, DEVICES, 0);
-        let mut scheduler = Scheduler::new(Watched::new(policy, plan.again), storage);
+        let unseen: Unseen = |_, _| {};
+        let mut scheduler = Scheduler::new(Watched::new(policy, plan.again, unseen), storage);
         // Its queues do not say what they retire.
         scheduler.hint_policy(PolicyHint::Stall(None));
         let fate = (0..DEVICES as u64).map(|device| {

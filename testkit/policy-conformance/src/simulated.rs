@@ -5,14 +5,13 @@ use std::fmt::Write;
 use std::path::Path;
 
 use rand::RngExt;
-use xsched_core::hint::PolicyHint;
-use xsched_core::id::QueueId;
-use xsched_core::policy::{Changed, Decisions, Event, Needs, Policy};
+use xsched_core::policy::Policy;
 use xsched_core::scheduler::QueueTable;
 use xsched_core::time::{Duration, Instant};
 
 use crate::below;
 use crate::rules::Waits;
+use crate::watch::Watched;
 use crate::{Broken, Check, Declared, Report};
 use xsched_sim::run::{RunOptions, run_with};
 use xsched_sim::sample::{Rng, generator};
@@ -22,51 +21,6 @@ use xsched_sim::scenario::Scenario;
 const STREAM: u64 = 1 << 41;
 const DEVICES: usize = 2;
 const TASKS_MAX: usize = 8;
-
-/// A policy whose queues' waits are looked at whenever it is told something.
-struct Watched<'w, P> {
-    policy: P,
-    waits: &'w mut Waits,
-    broken: &'w mut Option<Broken>,
-}
-
-impl<P> Watched<'_, P> {
-    fn look(&mut self, now: Instant, queues: &QueueTable<'_>) {
-        if self.broken.is_none() {
-            *self.broken = self.waits.look(now.as_ns(), queues).err();
-        }
-    }
-}
-
-impl<P: Policy> Policy for Watched<'_, P> {
-    fn name(&self) -> &'static str {
-        self.policy.name()
-    }
-
-    fn needs(&self) -> Needs {
-        self.policy.needs()
-    }
-
-    fn configure(&mut self, hint: PolicyHint) -> bool {
-        self.policy.configure(hint)
-    }
-
-    fn observe(&mut self, now: Instant, queue: QueueId, event: Event, queues: &QueueTable<'_>) {
-        // The first of the events between two decisions shows what the last one has led to.
-        self.look(now, queues);
-        self.policy.observe(now, queue, event, queues);
-    }
-
-    fn decide(
-        &mut self,
-        now: Instant,
-        changed: Changed<'_>,
-        queues: &QueueTable<'_>,
-        out: &mut Decisions<'_>,
-    ) {
-        self.policy.decide(now, changed, queues, out);
-    }
-}
 
 /// Runs a random scenario under the policy.
 pub(super) fn run<P: Policy>(
@@ -83,7 +37,12 @@ pub(super) fn run<P: Policy>(
     let mine = |what: String| Broken { check: Check::Rig, what };
     let scenario = Scenario::parse(&text, Path::new("conformance.toml"));
     let scenario = scenario.map_err(|error| mine(format!("the drawn scenario: {error}")))?;
-    let watched = Watched { policy, waits: &mut waits, broken: &mut broken };
+    let look = |now: Instant, queues: &QueueTable<'_>| {
+        if broken.is_none() {
+            broken = waits.look(now.as_ns(), queues).err();
+        }
+    };
+    let watched = Watched::new(policy, false, look);
     let ran = run_with(&scenario, watched, &RunOptions::default(), &mut |_| {});
     ran.map_err(|error| mine(format!("the drawn scenario cannot be run: {error}")))?;
     report.longest_wait = report.longest_wait.max(waits.longest_wait);

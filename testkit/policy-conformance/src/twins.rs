@@ -12,76 +12,115 @@ use xsched_sim::sample::generator;
 const ORDERS_MS: u64 = 300;
 const WORK_MS: u64 = 200;
 const SHARES_MS: u64 = 800;
-/// Idle queues per device for [`with_bystanders`].
+/// Idle queues per device for [`Twins::with_bystanders`].
 const BYSTANDERS: usize = 250;
 /// How far two shares may be apart: a tenth, and as much time as a few rounds take. Policies may
 /// decide about all devices when the timer of one fires.
 const APART: u64 = 10;
 const SLACK_NS: u64 = 60_000_000;
 
-fn ran<P: Policy>(
-    make: &impl Fn() -> P,
-    declared: &Declared,
-    plan: Plan,
-) -> Result<Rig<P>, Broken> {
-    let mut rig = Rig::new(make(), *declared, plan);
-    rig.run()?;
-    Ok(rig)
+/// A policy, what it promises, and what befalls it.
+pub(super) struct Twins<'a, F> {
+    pub(super) make: &'a F,
+    pub(super) declared: &'a Declared,
+    pub(super) plan: Plan,
 }
 
-/// Equal seeds give equal orders.
-pub(super) fn repeated<P: Policy>(
-    make: &impl Fn() -> P,
-    declared: &Declared,
-    plan: Plan,
-) -> Result<(), Broken> {
-    let plan = plan.of_a_twin(ORDERS_MS);
-    let (first, second) = (ran(make, declared, plan)?, ran(make, declared, plan)?);
-    same_orders(&first.orders, &second.orders, Check::Deterministic, "in a second run")
-}
-
-/// Asking thrice gives the same orders as asking once.
-pub(super) fn asked_again<P: Policy>(
-    make: &impl Fn() -> P,
-    declared: &Declared,
-    plan: Plan,
-) -> Result<(), Broken> {
-    let plan = plan.of_a_twin(ORDERS_MS);
-    let once = ran(make, declared, plan)?;
-    let thrice = ran(make, declared, Plan { again: true, ..plan })?;
-    let what = "if it is asked more often than something changes";
-    same_orders(&once.orders, &thrice.orders, Check::Idempotent, what)
-}
-
-/// Hints that the policy does not name change no order.
-pub(super) fn without_other_hints<P: Policy>(
-    make: &impl Fn() -> P,
-    declared: &Declared,
-    plan: Plan,
-) -> Result<(), Broken> {
-    let plan = plan.of_a_twin(ORDERS_MS);
-    let all = ran(make, declared, plan)?;
-    let named = ran(make, declared, Plan { hints: make().needs().hints, ..plan })?;
-    let when = "without hints that `Needs::hints` does not name";
-    same_orders(&all.orders, &named.orders, Check::Hints, when)
-}
-
-/// Kinds of hints without which orders are others.
-pub(super) fn noticed<P: Policy>(
-    make: &impl Fn() -> P,
-    declared: &Declared,
-    plan: Plan,
-) -> Result<HintKinds, Broken> {
-    let plan = plan.of_a_twin(ORDERS_MS);
-    let all = ran(make, declared, plan)?;
-    let mut noticed = HintKinds::NONE;
-    for kind in HintKinds::ALL.iter().map(|kind| HintKinds::of(&[kind])) {
-        let hints = HintKinds::ALL.without(kind);
-        if ran(make, declared, Plan { hints, ..plan })?.orders != all.orders {
-            noticed = noticed.with(kind);
-        }
+impl<P: Policy, F: Fn() -> P> Twins<'_, F> {
+    fn ran(&self, plan: Plan) -> Result<Rig<P>, Broken> {
+        let mut rig = Rig::new((self.make)(), *self.declared, plan);
+        rig.run()?;
+        Ok(rig)
     }
-    Ok(noticed)
+
+    /// Equal seeds give equal orders.
+    pub(super) fn repeated(&self) -> Result<(), Broken> {
+        let plan = self.plan.of_a_twin(ORDERS_MS);
+        let (first, second) = (self.ran(plan)?, self.ran(plan)?);
+        same_orders(&first.orders, &second.orders, Check::Deterministic, "in a second run")
+    }
+
+    /// Asking thrice gives the same orders as asking once.
+    pub(super) fn asked_again(&self) -> Result<(), Broken> {
+        let plan = self.plan.of_a_twin(ORDERS_MS);
+        let once = self.ran(plan)?;
+        let thrice = self.ran(Plan { again: true, ..plan })?;
+        let what = "if it is asked more often than something changes";
+        same_orders(&once.orders, &thrice.orders, Check::Idempotent, what)
+    }
+
+    /// Hints that the policy does not name change no order.
+    pub(super) fn without_other_hints(&self) -> Result<(), Broken> {
+        let plan = self.plan.of_a_twin(ORDERS_MS);
+        let all = self.ran(plan)?;
+        let named = self.ran(Plan { hints: (self.make)().needs().hints, ..plan })?;
+        let when = "without hints that `Needs::hints` does not name";
+        same_orders(&all.orders, &named.orders, Check::Hints, when)
+    }
+
+    /// Kinds of hints without which orders are others.
+    pub(super) fn noticed(&self) -> Result<HintKinds, Broken> {
+        let plan = self.plan.of_a_twin(ORDERS_MS);
+        let all = self.ran(plan)?;
+        let mut noticed = HintKinds::NONE;
+        for kind in HintKinds::ALL.iter().map(|kind| HintKinds::of(&[kind])) {
+            let hints = HintKinds::ALL.without(kind);
+            if self.ran(Plan { hints, ..plan })?.orders != all.orders {
+                noticed = noticed.with(kind);
+            }
+        }
+        Ok(noticed)
+    }
+
+    /// Idle queues make no work.
+    pub(super) fn with_bystanders(&self) -> Result<(), Broken> {
+        let per_second = match self.declared.scans {
+            Scans::Never => 0,
+            Scans::PerSecond(scans) => u64::from(scans),
+            Scans::Always => return Ok(()),
+        };
+        let plan = self.plan.of_a_twin(WORK_MS);
+        let alone = self.ran(plan)?.counters;
+        let among = self.ran(Plan { bystanders: BYSTANDERS, ..plan })?.counters;
+        // One more than the rate says, for where the first one falls.
+        let scans = if per_second == 0 { 0 } else { per_second * WORK_MS / 1_000 + 1 };
+        let scanned = scans * (DEVICES * (BYSTANDERS + plan.queues)) as u64;
+        let most = 2 * (alone.looked_at + alone.verdicts) + 4 * alone.decisions + 2 * scanned;
+        let work = among.looked_at + among.verdicts;
+        require(work <= most, Check::DecisionCost, || {
+            format!(
+                "with {} idle queues it looks at {} and sets {} verdicts in {} decisions; without \
+                 them {}, {} and {}",
+                DEVICES * BYSTANDERS,
+                among.looked_at,
+                among.verdicts,
+                among.decisions,
+                alone.looked_at,
+                alone.verdicts,
+                alone.decisions
+            )
+        })
+    }
+
+    /// Queues of the first device run as long when the other one has nothing to do.
+    pub(super) fn with_a_quiet_neighbour(&self) -> Result<(), Broken> {
+        let plan = Plan { churn: false, ..self.plan.of_a_twin(SHARES_MS) };
+        let loud = self.ran(plan)?;
+        let quiet = self.ran(Plan { quiet_neighbour: true, ..plan })?;
+        for queue in quiet.queues.iter().filter(|queue| queue.device == 0) {
+            let number = queue.number;
+            let (with, without) = (loud.ran_ns[number], quiet.ran_ns[number]);
+            require(are_close(with, without), Check::Independent, || {
+                format!(
+                    "in 800 ms queue {number} of device 0 may run for {} µs, and for {} µs when device \
+                     1 has nothing to do",
+                    with / 1_000,
+                    without / 1_000
+                )
+            })?;
+        }
+        Ok(())
+    }
 }
 
 fn same_orders(
@@ -102,64 +141,6 @@ fn same_orders(
     };
     let (before, now) = (words(first), words(second));
     Err(Broken { check, what: format!("order {at} is otherwise {when}: {before}; then {now}") })
-}
-
-/// Idle queues make no work.
-pub(super) fn with_bystanders<P: Policy>(
-    make: &impl Fn() -> P,
-    declared: &Declared,
-    plan: Plan,
-) -> Result<(), Broken> {
-    let per_second = match declared.scans {
-        Scans::Never => 0,
-        Scans::PerSecond(scans) => u64::from(scans),
-        Scans::Always => return Ok(()),
-    };
-    let plan = plan.of_a_twin(WORK_MS);
-    let alone = ran(make, declared, plan)?.counters;
-    let among = ran(make, declared, Plan { bystanders: BYSTANDERS, ..plan })?.counters;
-    // One more than the rate says, for where the first one falls.
-    let scans = if per_second == 0 { 0 } else { per_second * WORK_MS / 1_000 + 1 };
-    let scanned = scans * (DEVICES * (BYSTANDERS + plan.queues)) as u64;
-    let most = 2 * (alone.looked_at + alone.verdicts) + 4 * alone.decisions + 2 * scanned;
-    let work = among.looked_at + among.verdicts;
-    require(work <= most, Check::DecisionCost, || {
-        format!(
-            "with {} idle queues it looks at {} and sets {} verdicts in {} decisions; without \
-             them {}, {} and {}",
-            DEVICES * BYSTANDERS,
-            among.looked_at,
-            among.verdicts,
-            among.decisions,
-            alone.looked_at,
-            alone.verdicts,
-            alone.decisions
-        )
-    })
-}
-
-/// Queues of the first device run as long when the other one has nothing to do.
-pub(super) fn with_a_quiet_neighbour<P: Policy>(
-    make: &impl Fn() -> P,
-    declared: &Declared,
-    plan: Plan,
-) -> Result<(), Broken> {
-    let plan = Plan { churn: false, ..plan.of_a_twin(SHARES_MS) };
-    let loud = ran(make, declared, plan)?;
-    let quiet = ran(make, declared, Plan { quiet_neighbour: true, ..plan })?;
-    for queue in quiet.queues.iter().filter(|queue| queue.device == 0) {
-        let number = queue.number;
-        let (with, without) = (loud.ran_ns[number], quiet.ran_ns[number]);
-        require(are_close(with, without), Check::Independent, || {
-            format!(
-                "in 800 ms queue {number} of device 0 may run for {} µs, and for {} µs when device \
-                 1 has nothing to do",
-                with / 1_000,
-                without / 1_000
-            )
-        })?;
-    }
-    Ok(())
 }
 
 fn are_close(a: u64, b: u64) -> bool {

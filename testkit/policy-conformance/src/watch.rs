@@ -14,22 +14,27 @@ pub(super) struct Counters {
     pub(super) verdicts: u64,
 }
 
-/// Counts what a policy does. With `again`, asks it thrice whenever it is asked: as it was, once
-/// more, and with nothing changed.
+/// Type of a watcher that does not look at the queues.
+pub(super) type Unseen = fn(Instant, &QueueTable<'_>);
+
+/// Counts what a policy does, and looks at the queues whenever it is told something: the first of
+/// the events between two decisions shows what the last one has led to. With `again`, asks it
+/// thrice whenever it is asked: as it was, once more, and with nothing changed.
 #[derive(Debug)]
-pub(super) struct Watched<P> {
+pub(super) struct Watched<P, L> {
     policy: P,
     again: bool,
+    look: L,
     pub(super) counters: Counters,
 }
 
-impl<P> Watched<P> {
-    pub(super) fn new(policy: P, again: bool) -> Self {
-        Self { policy, again, counters: Counters::default() }
+impl<P, L> Watched<P, L> {
+    pub(super) fn new(policy: P, again: bool, look: L) -> Self {
+        Self { policy, again, look, counters: Counters::default() }
     }
 }
 
-impl<P: Policy> Policy for Watched<P> {
+impl<P: Policy, L: FnMut(Instant, &QueueTable<'_>)> Policy for Watched<P, L> {
     fn name(&self) -> &'static str {
         self.policy.name()
     }
@@ -43,6 +48,7 @@ impl<P: Policy> Policy for Watched<P> {
     }
 
     fn observe(&mut self, now: Instant, queue: QueueId, event: Event, queues: &QueueTable<'_>) {
+        (self.look)(now, queues);
         let looked_at = queues.looked_at();
         self.policy.observe(now, queue, event, queues);
         self.counters.looked_at += queues.looked_at() - looked_at;
