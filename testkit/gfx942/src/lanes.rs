@@ -260,76 +260,45 @@ pub(crate) fn map0<D: Value>(wave: &mut Wave, inst: &Inst, f: impl Fn(usize) -> 
     each(wave, inst, |_, lane| f(lane))
 }
 
-/// Writes what a function of one operand makes.
-#[inline(always)]
-pub(crate) fn map1<A: Value, D: Value>(
-    wave: &mut Wave,
-    inst: &Inst,
-    f: impl Fn(A) -> D,
-) -> Outcome {
-    let room = gathered::<A>(wave, inst, 0);
-    let mut rows = [ZERO; 2];
-    {
-        let a = operand::<A>(wave, inst, 0, &room);
-        for lane in 0..LANES {
-            let (low, high) = f(a.get(lane)).bits();
-            rows[0][lane] = low;
-            if D::WORDS == 2 {
-                rows[1][lane] = high;
+/// Declares a function that writes what a function of some operands makes: the type, the name and
+/// the number of each operand.
+macro_rules! map {
+    ($(#[doc = $doc:literal])+ $name:ident: $($type:ident $operand:ident $number:literal),+) => {
+        $(#[doc = $doc])+
+        #[inline(always)]
+        pub(crate) fn $name<$($type: Value,)+ D: Value>(
+            wave: &mut Wave,
+            inst: &Inst,
+            f: impl Fn($($type),+) -> D,
+        ) -> Outcome {
+            let mut rows = [ZERO; 2];
+            {
+                $(let $operand = gathered::<$type>(wave, inst, $number);)+
+                $(let $operand = operand::<$type>(wave, inst, $number, &$operand);)+
+                for lane in 0..LANES {
+                    let (low, high) = f($($operand.get(lane)),+).bits();
+                    rows[0][lane] = low;
+                    if D::WORDS == 2 {
+                        rows[1][lane] = high;
+                    }
+                }
             }
+            put::<D>(wave, inst, &mut rows)
         }
-    }
-    put::<D>(wave, inst, &mut rows)
+    };
 }
 
-/// Writes what a function of two operands makes.
-#[inline(always)]
-pub(crate) fn map2<A: Value, B: Value, D: Value>(
-    wave: &mut Wave,
-    inst: &Inst,
-    f: impl Fn(A, B) -> D,
-) -> Outcome {
-    let room_a = gathered::<A>(wave, inst, 0);
-    let room_b = gathered::<B>(wave, inst, 1);
-    let mut rows = [ZERO; 2];
-    {
-        let a = operand::<A>(wave, inst, 0, &room_a);
-        let b = operand::<B>(wave, inst, 1, &room_b);
-        for lane in 0..LANES {
-            let (low, high) = f(a.get(lane), b.get(lane)).bits();
-            rows[0][lane] = low;
-            if D::WORDS == 2 {
-                rows[1][lane] = high;
-            }
-        }
-    }
-    put::<D>(wave, inst, &mut rows)
+map! {
+    /// Writes what a function of one operand makes.
+    map1: A a 0
 }
-
-/// Writes what a function of three operands makes.
-#[inline(always)]
-pub(crate) fn map3<A: Value, B: Value, C: Value, D: Value>(
-    wave: &mut Wave,
-    inst: &Inst,
-    f: impl Fn(A, B, C) -> D,
-) -> Outcome {
-    let room_a = gathered::<A>(wave, inst, 0);
-    let room_b = gathered::<B>(wave, inst, 1);
-    let room_c = gathered::<C>(wave, inst, 2);
-    let mut rows = [ZERO; 2];
-    {
-        let a = operand::<A>(wave, inst, 0, &room_a);
-        let b = operand::<B>(wave, inst, 1, &room_b);
-        let c = operand::<C>(wave, inst, 2, &room_c);
-        for lane in 0..LANES {
-            let (low, high) = f(a.get(lane), b.get(lane), c.get(lane)).bits();
-            rows[0][lane] = low;
-            if D::WORDS == 2 {
-                rows[1][lane] = high;
-            }
-        }
-    }
-    put::<D>(wave, inst, &mut rows)
+map! {
+    /// Writes what a function of two operands makes.
+    map2: A a 0, B b 1
+}
+map! {
+    /// Writes what a function of three operands makes.
+    map3: A a 0, B b 1, C c 2
 }
 
 /// As [`map2`] and [`map3`], for functions that also answer a bit: its mask goes to `sdst`. The

@@ -133,72 +133,59 @@ fn mixed_operand(w: &Wave, i: &Inst, n: usize) -> [f64; LANES] {
     })
 }
 
+/// A dot product that a function of whole registers computes.
+macro_rules! dot {
+    ($run:expr) => {
+        |w, i, e| dot(w, i, e, $run)
+    };
+}
+
 static DOT: &[Op] = &[
-    op!(35, "v_dot2_f32_f16", |w, i, e| {
-        dot(w, i, e, lanes!(|a: [Half; 2], b: [Half; 2], c: f32| dot2_f32(a, b, c)))
-    }),
-    op!(38, "v_dot2_i32_i16", |w, i, e| {
-        dot(
-            w,
-            i,
-            e,
-            clamped!(|a: [i16; 2], b: [i16; 2], c: i32| dot2_i32(a, b, c), {
-                let product = |n: usize| i64::from(a[n]) * i64::from(b[n]);
-                saturated(product(0) + product(1) + i64::from(c))
-            }),
-        )
-    }),
-    op!(39, "v_dot2_u32_u16", |w, i, e| {
-        dot(
-            w,
-            i,
-            e,
-            lanes!(|a: [u16; 2], b: [u16; 2], c: u32| {
-                let product = |n: usize| u32::from(a[n]).wrapping_mul(u32::from(b[n]));
-                product(0).wrapping_add(product(1)).wrapping_add(c)
-            }),
-        )
-    }),
-    op!(40, "v_dot4_i32_i8", |w, i, e| {
-        dot(
-            w,
-            i,
-            e,
-            clamped!(|a: u32, b: u32, c: i32| dot4_i32(a, b, c), {
-                saturated(i64::from(dot4_i32(a, b, 0)) + i64::from(c))
-            }),
-        )
-    }),
-    op!(41, "v_dot4_u32_u8", |w, i, e| {
-        dot(
-            w,
-            i,
-            e,
-            clamped!(|a: u32, b: u32, c: u32| dot4_u32(a, b).wrapping_add(c), {
-                dot4_u32(a, b).saturating_add(c)
-            }),
-        )
-    }),
-    op!(42, "v_dot8_i32_i4", |w, i, e| {
-        dot(
-            w,
-            i,
-            e,
-            clamped!(|a: u32, b: u32, c: i32| dot8_i32(a, b, c), {
-                saturated(i64::from(dot8_i32(a, b, 0)) + i64::from(c))
-            }),
-        )
-    }),
-    op!(43, "v_dot8_u32_u4", |w, i, e| {
-        dot(
-            w,
-            i,
-            e,
-            clamped!(|a: u32, b: u32, c: u32| dot8_u32(a, b).wrapping_add(c), {
-                dot8_u32(a, b).saturating_add(c)
-            }),
-        )
-    }),
+    op!(35, "v_dot2_f32_f16", dot!(lanes!(|a: [Half; 2], b: [Half; 2], c: f32| dot2_f32(a, b, c)))),
+    op!(
+        38,
+        "v_dot2_i32_i16",
+        dot!(clamped!(|a: [i16; 2], b: [i16; 2], c: i32| dot2_i32(a, b, c), {
+            let product = |n: usize| i64::from(a[n]) * i64::from(b[n]);
+            saturated(product(0) + product(1) + i64::from(c))
+        }))
+    ),
+    op!(
+        39,
+        "v_dot2_u32_u16",
+        dot!(lanes!(|a: [u16; 2], b: [u16; 2], c: u32| {
+            let product = |n: usize| u32::from(a[n]).wrapping_mul(u32::from(b[n]));
+            product(0).wrapping_add(product(1)).wrapping_add(c)
+        }))
+    ),
+    op!(
+        40,
+        "v_dot4_i32_i8",
+        dot!(clamped!(|a: u32, b: u32, c: i32| dot4_i32(a, b, c), {
+            saturated(i64::from(dot4_i32(a, b, 0)) + i64::from(c))
+        }))
+    ),
+    op!(
+        41,
+        "v_dot4_u32_u8",
+        dot!(clamped!(|a: u32, b: u32, c: u32| dot4_u32(a, b).wrapping_add(c), {
+            dot4_u32(a, b).saturating_add(c)
+        }))
+    ),
+    op!(
+        42,
+        "v_dot8_i32_i4",
+        dot!(clamped!(|a: u32, b: u32, c: i32| dot8_i32(a, b, c), {
+            saturated(i64::from(dot8_i32(a, b, 0)) + i64::from(c))
+        }))
+    ),
+    op!(
+        43,
+        "v_dot8_u32_u4",
+        dot!(clamped!(|a: u32, b: u32, c: u32| dot8_u32(a, b).wrapping_add(c), {
+            dot8_u32(a, b).saturating_add(c)
+        }))
+    ),
 ];
 
 /// A dot product: operand 2 is a whole register.
