@@ -13,6 +13,25 @@
 //! So that the comparison is known to compare, each machine can be run with a [`QueueMutant`] or a
 //! [`SchedulerMutant`]: a deliberate defect that it has to notice.
 
+/// Declares the deliberate defects of a machine, which show that the comparison compares.
+macro_rules! mutants {
+    ($name:ident: $(#[doc = $doc:literal] $mutant:ident,)+) => {
+        /// A deliberate defect, to show that the comparison compares.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[non_exhaustive]
+        pub enum $name {
+            /// None: the machine as it is.
+            None,
+            $(#[doc = $doc] $mutant,)+
+        }
+
+        impl $name {
+            /// All defects.
+            pub const ALL: &[Self] = &[$(Self::$mutant),+];
+        }
+    };
+}
+
 mod bytes;
 mod device;
 mod queue;

@@ -24,12 +24,8 @@ const ACTIONS_MAX: usize = 1_000;
 /// Rounds of the last phase.
 const ROUNDS_MAX: usize = 3_000;
 
-/// A deliberate defect, to show that the comparison compares.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum QueueMutant {
-    /// None: the machine as it is.
-    None,
+mutants! {
+    QueueMutant:
     /// Every third completion does not get to the queue.
     SkipRetire,
     /// The device takes every fourth launch twice.
@@ -56,25 +52,6 @@ pub enum QueueMutant {
     HideStepFailure,
     /// One more command than the window allows is launched.
     WidenWindow,
-}
-
-impl QueueMutant {
-    /// All defects.
-    pub const ALL: &[Self] = &[
-        Self::SkipRetire,
-        Self::DoubleLaunch,
-        Self::SwapLaunches,
-        Self::IgnoreHold,
-        Self::LoseRun,
-        Self::ObeyStale,
-        Self::LoseReplay,
-        Self::StuckGate,
-        Self::DropFence,
-        Self::IgnoreHand,
-        Self::IgnoreCancel,
-        Self::HideStepFailure,
-        Self::WidenWindow,
-    ];
 }
 
 /// Runs the life of one queue, with a defect if one is asked for.

@@ -26,12 +26,8 @@ const ROUNDS_MAX: usize = 400;
 /// Orders for one report, and actions for one order.
 const ANSWERS_MAX: usize = 1_000;
 
-/// A deliberate defect, to show that the comparison compares.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum SchedulerMutant {
-    /// None: the machine as it is.
-    None,
+mutants! {
+    SchedulerMutant:
     /// Every fifth verdict does not arrive.
     LoseOrder,
     /// Every third word that an event was reached does not arrive.
@@ -54,23 +50,6 @@ pub enum SchedulerMutant {
     LoseWatch,
     /// Orders to run are taken for orders to hold.
     HoldAll,
-}
-
-impl SchedulerMutant {
-    /// All defects.
-    pub const ALL: &[Self] = &[
-        Self::LoseOrder,
-        Self::LoseReached,
-        Self::LoseReport,
-        Self::KeepHints,
-        Self::KeepPolicy,
-        Self::OneDevice,
-        Self::AdmitAll,
-        Self::IgnoreHand,
-        Self::KeepGone,
-        Self::LoseWatch,
-        Self::HoldAll,
-    ];
 }
 
 /// Runs the life of a scheduler and its queues, with a defect if one is asked for.
