@@ -30,6 +30,17 @@ kill_noted() {
         [ ! -s "$F/run/$name.pid" ] || kill -9 "$(cat "$F/run/$name.pid")" 2>/dev/null || true
     done
 }
+# Removes cgroups whose paths match, once their last processes have ended.
+remove_groups() {
+    local group
+    for group in $(find /sys/fs/cgroup -depth -type d -path "$1"); do
+        for _ in $(seq 50); do
+            rmdir "$group" 2>/dev/null || true
+            [ -e "$group" ] || break
+            sleep 0.1
+        done
+    done
+}
 # A field of the process of a tenant, as `xsched ps` has it.
 of_process() { xsched ps --json | jq -e -r --arg t "$1" ".processes[] | select(.tenant == \$t) | $2"; }
 has() { [ "$(of_process "$1" "$2")" = "$3" ]; }

@@ -29,12 +29,8 @@ stop() {
     for shim in $(shims); do kill -9 "$shim" 2>/dev/null || true; done
     for group in $(find /sys/fs/cgroup -depth -type d -path '*/xsched-check*'); do
         while read -r process; do kill -9 "$process" 2>/dev/null || true; done <"$group/cgroup.procs"
-        for _ in $(seq 50); do
-            rmdir "$group" 2>/dev/null || true
-            [ -e "$group" ] || break
-            sleep 0.1
-        done
     done
+    remove_groups '*/xsched-check*'
     # What runc notes of containers that it could not delete.
     rm -rf "/run/containerd/runc/$NAMESPACE"
     findmnt --raw --noheadings --output TARGET | sort -r | while read -r mount; do

@@ -16,16 +16,8 @@ if [ -z "${XSCHED_CHECK_INSIDE-}" ]; then
         echo "FAILED: a kubelet has its cgroups here"
         exit 1
     fi
-    remove() {
-        for group in $(find /sys/fs/cgroup -depth -type d -path '*/kubepods*'); do
-            for _ in $(seq 50); do
-                rmdir "$group" 2>/dev/null || true
-                [ -e "$group" ] || break
-                sleep 0.1
-            done
-        done
-    }
-    trap remove EXIT
+    . "$HERE/../check/common.sh"
+    trap "remove_groups '*/kubepods*'" EXIT
     XSCHED_CHECK_INSIDE=1 unshare --mount --net --pid --fork --kill-child --mount-proc \
         bash "$HERE/check.sh" "$F" &
     # It takes no other signal while it waits.

@@ -23,11 +23,7 @@ mkdir -p "$F"/{run,log,jobs,data}
 stop() {
     rm -f "$F"/jobs/*.run
     kill_noted prometheus xschedd
-    for _ in $(seq 50); do
-        rmdir "$GROUP" 2>/dev/null || true
-        [ -e "$GROUP" ] || break
-        sleep 0.1
-    done
+    remove_groups "$GROUP"
 }
 . "$(dirname "$0")/../check/common.sh"
 trap stop EXIT
