@@ -110,7 +110,7 @@ fn the_priority_of_the_submitting_thread_counts() {
     let nice = low.clone();
     let background = std::thread::spawn(move || {
         // Of the calling thread only, on Linux.
-        rustix::process::setpriority_process(None, 10).unwrap();
+        rustix::process::setpriority_process(None, 19).unwrap();
         nice.submit(0.into()).unwrap()
     });
     let background = background.join().unwrap();
