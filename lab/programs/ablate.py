@@ -11,7 +11,8 @@ blocks, in another order each round.
 A row is a mechanism in a cell: P50 and P99 of the urgent program's requests, the rate of the other
 one and the daemon's processor time without it over those with it, each with the 95 % interval of
 the rounds. `changes` names those whose interval does not contain 1. A mechanism pays in a cell
-where one of them gets worse without it.
+where one of them gets worse without it. `counts` has the daemon's counts of both, summed over the
+rounds: a treatment that changes none of them, nor a figure, may not have been in effect.
 """
 
 import argparse
@@ -27,14 +28,14 @@ import time
 import cost
 
 #: What is switched off: keys of the daemon's file by their tables, and variables of the other
-#: program.
+#: program or options of `xsched run` for it, which sets the level itself.
 MECHANISMS = {
     "direct holds": {"keys": {"scheduler": "direct_holds = false"}},
     "polling": {"keys": {"scheduler": "spin_percent = 0"}},
     "room in pauses": {"keys": {"policy": "fill_pauses = false"}},
     "floor": {"keys": {"policy": "floor = 0"}},
     "stall": {"keys": {"policy": "stall_ms = 0"}},
-    "gates": {"variables": {"XSCHED_AUTO_XQUEUE_LEVEL": "1"}},
+    "gates": {"options": ["--level", "1"]},
     "gates in graphs": {"variables": {"XSCHED_AUTO_XQUEUE_GRAPHS": "OFF"}},
     "spacing by holds": {"variables": {"XSCHED_GATE_SPACING_US": "300"}},
     "threshold by room": {"variables": {"XSCHED_AUTO_XQUEUE_THRESHOLD": "16"}},
@@ -70,23 +71,39 @@ class Daemon(cost.Build):
         time.sleep(1.1)  # Processes are told of direct holds within a second.
 
 
+def counts(status):
+    """What the daemon counts of all processes, by what is to be seen of it in a treatment."""
+    of = status["processes"]
+    return {"holds": sum(one["holds"] for one in of),
+            "direct_holds": sum(one["direct_holds"] for one in of),
+            "host_bound": sum(one["host_bound"] for one in of),
+            "at_level_2": sum(one["levels"][1] for one in of)}
+
+
 def block(daemon, urgent, other, seconds):
     """Figures of both programs while they run beside each other."""
     other.begin(seconds + .5)
     time.sleep(.25)
+    before = counts(daemon.status())
     spent, begin = daemon.processor_s(), time.monotonic()
     taken = urgent.block(seconds)["requests_ms"]
     end = time.monotonic()
     spent = daemon.processor_s() - spent
+    after = counts(daemon.status())
     ends = [at for at in other.end_of_block()["ends"] if begin <= at < end]
     # A processor's time is counted in hundredths of a second, the end of a step is one of several.
     return {"p50": cost.rank(taken, .5), "p99": cost.rank(taken, .99),
-            "kept": (len(ends) + .5) / (end - begin), "daemon": (spent + .005) / (end - begin)}
+            "kept": (len(ends) + .5) / (end - begin), "daemon": (spent + .005) / (end - begin),
+            "counts": {**after, **{key: after[key] - before[key]
+                                   for key in ("holds", "direct_holds")}}}
 
 
 def row_of(cell, name, default, without):
     """What changes without a mechanism, by the blocks of each round."""
-    row = {**cell, "without": name, "changes": [], "is_worse": []}
+    row = {**cell, "without": name, "changes": [], "is_worse": [],
+           "counts": {way: {key: sum(one["counts"][key] for one in blocks)
+                            for key in blocks[0]["counts"]}
+                      for way, blocks in (("default", default), ("without", without))}}
     for figure, is_more_better in FIGURES.items():
         ratios = [mine[figure] / base[figure] for mine, base in zip(without, default)]
         mean, low, high = row[figure] = cost.interval(ratios)
@@ -118,20 +135,18 @@ def measure(given, place):
     daemon.start()
     workers = []
 
-    def worker(name, class_, **variables):
-        workers.append(cost.Worker(name, daemon.run("--class", class_),
-                                   XSCHED_SOCKET=daemon.socket, **variables))
+    def worker(name, class_, said):
+        workers.append(cost.Worker(name, daemon.run("--class", class_, *said.get("options", ())),
+                                   XSCHED_SOCKET=daemon.socket, **said.get("variables", {})))
         return workers[-1]
     try:
-        urgent = {name: worker(name, "interactive") for name in works}
+        urgent = {name: worker(name, "interactive", {}) for name in works}
         others = {}
         for name in neighbours:
             for way, said in ways.items():
-                variables = said.get("variables")
-                if way == "default" or variables:
-                    others[name, way] = worker(name, "batch", **variables or {})
-                else:
-                    others[name, way] = others[name, "default"]
+                is_other = way == "default" or "keys" not in said
+                others[name, way] = (worker(name, "batch", said) if is_other
+                                     else others[name, "default"])
         for one in workers:
             one.wait_until_ready()
         for neighbour in neighbours:

@@ -54,6 +54,12 @@ def keep_to_processor(program, place=0):
                 os.sched_setaffinity(int(thread.name), {processors[(at + 1) % len(processors)]})
 
 
+def processor_s(pid):
+    """Processor time that a process has taken, in seconds."""
+    fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(") ", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 def times(request, count, warm=5):
     """Milliseconds of each of `count` calls, after `warm` that are not counted."""
     for _ in range(warm):

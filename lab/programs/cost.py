@@ -29,6 +29,8 @@ import sys
 import tempfile
 import time
 
+import common
+
 HERE = pathlib.Path(__file__).resolve()
 TRAININGS = ("jax", "encoder", "resnet")
 BLOCK_S, BESIDE_S = 0.4, 6
@@ -316,8 +318,7 @@ class Build:
         return Worker(name, self.run("--class", class_), XSCHED_SOCKET=self.socket)
 
     def processor_s(self):
-        fields = pathlib.Path(f"/proc/{self.daemon.pid}/stat").read_text().rsplit(") ", 1)[1].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        return common.processor_s(self.daemon.pid)
 
     def status(self):
         said = subprocess.run([self.folder / "xsched", "ps", "--json"], capture_output=True,

@@ -39,6 +39,7 @@ import tempfile
 import time
 
 import beside
+import common
 import cost
 
 #: Median and mean of the trace's conversations, and the bounds that the model's context sets.
@@ -153,12 +154,11 @@ class Server:
     def processor_s(self):
         """Processor time of all processes of its session, in seconds."""
         spent = 0
-        for stat in pathlib.Path("/proc").glob("[0-9]*/stat"):
+        for process in pathlib.Path("/proc").glob("[0-9]*"):
             with contextlib.suppress(OSError):
-                fields = stat.read_text().rsplit(") ", 1)[1].split()
-                if int(fields[3]) == self.program.pid:
-                    spent += int(fields[11]) + int(fields[12])
-        return spent / os.sysconf("SC_CLK_TCK")
+                if os.getsid(int(process.name)) == self.program.pid:
+                    spent += common.processor_s(process.name)
+        return spent
 
     def end(self):
         with contextlib.suppress(ProcessLookupError, subprocess.TimeoutExpired):
@@ -261,9 +261,7 @@ class Way:
         counted = {"server_s": self.server.processor_s(), "daemon_s": 0, "preemptions": 0,
                    "scheduled": 0, "past": 0}
         if self.node.daemon:
-            stat = pathlib.Path(f"/proc/{self.node.daemon.pid}/stat").read_text()
-            fields = stat.rsplit(") ", 1)[1].split()
-            counted["daemon_s"] = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+            counted["daemon_s"] = common.processor_s(self.node.daemon.pid)
             said = subprocess.run([self.given.xsched, "ps", "--json"], capture_output=True,
                                   text=True, env={**os.environ, **self.node.variables})
             for process in json.loads(said.stdout)["processes"]:

@@ -6,13 +6,17 @@ import unittest
 
 import ablate
 
-DEFAULT = [{"p50": 2.0 + n / 100, "p99": 4.0, "kept": 10.0, "daemon": .05} for n in range(5)]
+COUNTS = {"holds": 3, "direct_holds": 2}
+DEFAULT = [{"p50": 2.0 + n / 100, "p99": 4.0, "kept": 10.0, "daemon": .05, "counts": COUNTS}
+           for n in range(5)]
 
 
 def without(noise=0, **scale):
     """Blocks that are as the default ones but for these factors, and this noise of each round."""
-    return [{figure: value * scale.get(figure, 1) * (1 + noise * (-1) ** n)
-             for figure, value in one.items()} for n, one in enumerate(DEFAULT)]
+    def figures(n, one):
+        return {figure: one[figure] * scale.get(figure, 1) * (1 + noise * (-1) ** n)
+                for figure in ablate.FIGURES}
+    return [{"counts": COUNTS, **figures(n, one)} for n, one in enumerate(DEFAULT)]
 
 
 class Ablate(unittest.TestCase):
@@ -24,6 +28,7 @@ class Ablate(unittest.TestCase):
         self.assertEqual(self.row(without(noise=.3, p50=1.1))["changes"], [])
         row = self.row(without(noise=.001, p50=1.1, kept=1.2))
         self.assertEqual((row["changes"], row["is_worse"]), (["p50", "kept"], ["p50"]))
+        self.assertEqual(row["counts"]["without"], {"holds": 15, "direct_holds": 10})
         mean, low, high = row["p50"]
         self.assertTrue(1 < low <= mean <= high < 1.2, row)
 
