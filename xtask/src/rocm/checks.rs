@@ -11,8 +11,11 @@ use super::stage::{Check, Judge, Mechanism, Stage};
 use crate::{python, root};
 
 /// Tests of scheduling that only the emulated runtime can run: it counts its own calls, has several
-/// devices, and is not preloaded.
-const EMULATED_ONLY: [&str; 4] = [
+/// devices, and is not preloaded. With AMD's own, four of 12 programs that reset the device 60
+/// times hang in a reset: a thread of the runtime holds a lock that the reset waits for, and waits
+/// for a signal. Without XSched none of 44 does.
+const EMULATED_ONLY: [&str; 5] = [
+    "a_device_that_is_reset_leaves_no_threads",
     "a_launch_that_nothing_holds_calls_the_runtime_once",
     "captures_are_not_asked_about_unless_it_schedules",
     "each_device_has_its_default_stream",
