@@ -91,6 +91,6 @@ pub use shared::{SharedGate, SharedGates};
 pub use spacing::{GatesIn, HeldFor, Spacing, spacing_ns};
 pub use spin::{SpinApi, SpinRate, enough_work};
 pub use submit::StreamSubmit;
-pub use timeline::{Point, Timeline};
+pub use timeline::{LastPoint, Point, Timeline};
 pub use word::GateWord;
 pub use xsched_node::{Holder, PageSource, SharedPage};

@@ -41,6 +41,18 @@ pub struct Point {
     pub number: u32,
 }
 
+/// Last point that a stream has said.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LastPoint {
+    /// Others need none: there was no stop, nothing but this process holds streams, or they cannot
+    /// write numbers.
+    NotNeeded,
+    /// One that says as much as another one would.
+    At(Point),
+    /// [`Timeline::signal`] is needed.
+    Unwritten,
+}
+
 /// The number that was written last.
 #[derive(Debug)]
 pub(crate) struct Last(Mutex<Written>);
@@ -90,18 +102,18 @@ impl<A: StreamApi> Timeline<A> {
         Self { device: Arc::clone(&device.inner), own: OnceLock::new(), waits: Stops::default() }
     }
 
-    /// The last point, if it says as much as another one would: `Some(None)` if there was no stop,
-    /// nothing but this process holds streams, or they cannot write numbers. `None` if
-    /// [`Timeline::signal`] is needed. Asks nothing of the driver.
+    /// The last point. Asks nothing of the driver.
     #[must_use]
-    pub fn last_point(&self) -> Option<Option<Point>> {
+    pub fn last_point(&self) -> LastPoint {
         let stops = self.stops();
         let is_in_unit = self.device.source.is_some();
         if stops == 0 || !is_in_unit || !self.device.api.has_numbers() {
-            return Some(None);
+            return LastPoint::NotNeeded;
         }
-        let (word, last) = self.own.get()?;
-        Some(Some(Point { word: word.device, number: last.standing(stops)? }))
+        let standing = |(word, last): &(FlagWord, Last)| {
+            Some(Point { word: word.device, number: last.standing(stops)? })
+        };
+        self.own.get().and_then(standing).map_or(LastPoint::Unwritten, LastPoint::At)
     }
 
     /// Has the stream write the next number once what was launched into it has run. `None` if the

@@ -12,7 +12,7 @@ use xsched_core::hint::{Hints, Priority};
 use xsched_core::level::Level;
 use xsched_hal_cuda::GateAt;
 use xsched_hal_process::burst::Burst;
-use xsched_hal_stream::Point;
+use xsched_hal_stream::{LastPoint, Point};
 
 pub(crate) use host::HostDevices;
 pub(crate) use stream::{CudaDevices, HipDevices};
@@ -75,11 +75,9 @@ pub(crate) trait Hardware: Debug + Send + Sync {
         None
     }
 
-    /// How far the stream has said that it is, if that is enough for [`Hardware::wait_for`]:
-    /// `Some(None)` where nothing has to be waited for. `None` where [`Hardware::signal`] is
-    /// needed.
-    fn last_point(&self) -> Option<Option<Point>> {
-        Some(None)
+    /// The last point of the stream, for [`Hardware::wait_for`].
+    fn last_point(&self) -> LastPoint {
+        LastPoint::NotNeeded
     }
 
     /// Has the stream say that it has got as far as now, for [`Hardware::wait_for`]: `None` where

@@ -19,8 +19,8 @@ use xsched_hal_hip::{HipApi, HipConfig, HipLibrary, HipStream};
 use xsched_hal_kfd::Reason;
 use xsched_hal_process::burst::Burst;
 use xsched_hal_stream::{
-    Gates, GatesIn, HeldFor, HeldRing, Point, Spacing, StreamApi, StreamCommand, StreamConfig,
-    StreamDevice, StreamDeviceConfig, StreamSubmit, Timeline, spacing_ns,
+    Gates, GatesIn, HeldFor, HeldRing, LastPoint, Point, Spacing, StreamApi, StreamCommand,
+    StreamConfig, StreamDevice, StreamDeviceConfig, StreamSubmit, Timeline, spacing_ns,
 };
 use xsched_node::{LEASE, Link, PageSource, SharedPage, Unit};
 
@@ -531,7 +531,7 @@ impl<A: Vendor> Hardware for StreamHardware<A> {
         Some(GateAt { device: this.pair.below.clone(), word, spacing_ns })
     }
 
-    fn last_point(&self) -> Option<Option<Point>> {
+    fn last_point(&self) -> LastPoint {
         self.timeline.last_point()
     }
 

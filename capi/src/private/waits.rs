@@ -3,7 +3,7 @@
 use std::ffi::c_int;
 
 use xsched_core::level::Level;
-use xsched_hal_stream::Point;
+use xsched_hal_stream::{LastPoint, Point};
 
 use crate::contention;
 use crate::graphs::lock;
@@ -61,11 +61,17 @@ pub unsafe extern "C" fn xsched_private_signal(
         let (word, number) = unsafe { (out(word)?, out(number)?) };
         let queue = process().queue(xq)?;
         let hardware = &queue.hwq().hardware;
-        let said = if contention::may_node_hold() { hardware.last_point() } else { Some(None) };
-        let point = match said {
-            Some(point) => point,
-            None if may_write != 0 => hardware.signal(),
-            None => return Err(Refusal::not_allowed("the stream has not said how far it is")),
+        let last = match contention::may_node_hold() {
+            true => hardware.last_point(),
+            false => LastPoint::NotNeeded,
+        };
+        let point = match last {
+            LastPoint::NotNeeded => None,
+            LastPoint::At(point) => Some(point),
+            LastPoint::Unwritten if may_write != 0 => hardware.signal(),
+            LastPoint::Unwritten => {
+                return Err(Refusal::not_allowed("the stream has not said how far it is"));
+            }
         };
         word.write(point.map_or(0, |point| point.word));
         number.write(point.map_or(0, |point| point.number));

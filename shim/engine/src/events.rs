@@ -16,6 +16,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{LazyLock, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use crate::engine::{self, reentrant};
+use crate::preempt::{ERROR_NOT_ALLOWED, SUCCESS};
 use crate::{Address, Code, Stream, counts, preempt, streams};
 
 type Awaited = unsafe extern "C" fn(u64) -> c_int;
@@ -59,12 +60,13 @@ impl Functions {
         // SAFETY: both may be written to. The program records into the stream, so it is alive, and
         // it is not captured.
         let code = unsafe { (self.signal)(xq, c_int::from(may_write), word, number) };
-        if code == NOT_ALLOWED { Err(code) } else { Ok((code == 0 && *word != 0).then_some(point)) }
+        match code {
+            ERROR_NOT_ALLOWED => Err(code),
+            SUCCESS if *word != 0 => Ok(Some(point)),
+            _ => Ok(None),
+        }
     }
 }
-
-/// `kXSchedErrorNotAllowed`.
-const NOT_ALLOWED: c_int = 4;
 
 /// A number that a stream writes into a word, on the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -25,6 +25,8 @@ pub(crate) type XResult = c_int;
 pub(crate) const SUCCESS: XResult = 0;
 /// `kXSchedErrorNotFound`.
 pub(crate) const ERROR_NOT_FOUND: XResult = 3;
+/// `kXSchedErrorNotAllowed`.
+pub(crate) const ERROR_NOT_ALLOWED: XResult = 4;
 
 const NAME: &CStr = c"libpreempt.so";
 /// Where the library says in which word it is whether scheduling is required. Null until it is

@@ -17,6 +17,14 @@
 typedef void *handle;
 typedef uint64_t pointer;
 
+// `CUDA_KERNEL_NODE_PARAMS_v2`.
+typedef struct {
+  handle function;
+  unsigned grid[3], block[3], shared;
+  void **parameters, **extra;
+  handle kernel, context;
+} kernel_node;
+
 enum { WORDS = 256 };
 
 static const char *const CODE =

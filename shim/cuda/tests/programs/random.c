@@ -79,14 +79,6 @@ static void spend(handle stream, uint64_t ns) {
 
 static void take_time(handle stream) { spend(stream, 1000 * below(200)); }
 
-// `CUDA_KERNEL_NODE_PARAMS_v2`.
-typedef struct {
-  handle function;
-  unsigned grid[3], block[3], shared;
-  void **parameters, **extra;
-  handle kernel, context;
-} kernel_node;
-
 static handle behind(handle graph, handle before, handle function, void **parameters) {
   kernel_node node = {function, {1, 1, 1}, {1, 1, 1}, 0, parameters, NULL, NULL, NULL};
   handle added = NULL;

@@ -6,14 +6,6 @@
 
 enum { NODES = 20, STEPS = 200, DEPTH = 8, EVENTS = 2 * DEPTH };
 
-// `CUDA_KERNEL_NODE_PARAMS_v2`.
-typedef struct {
-  handle function;
-  unsigned grid[3], block[3], shared;
-  void **parameters, **extra;
-  handle kernel, context;
-} kernel_node;
-
 static handle streams[2], events[EVENTS];
 static int (*record)(handle, handle), (*wait_event)(handle, handle, unsigned);
 static int (*await_value)(handle, pointer, unsigned, unsigned);
